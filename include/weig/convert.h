@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// convert: files and folders of other formats into one WEIG file; export_file: back.
+// Both stream: memory is bounded by buffers and the headers, not by tensors or files.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <weig/error.h>
+#include <weig/progress.h>
+#include <weig/view.h>
+#include <weig/writer.h>
+
+namespace weig {
+
+// What to make of a source that readers disagree on: holes between tensors, bytes after
+// the last one, several names for one range, metadata that is not a string. Strict
+// refuses, with the reason; lenient accepts with a warning. Partial overlap, duplicate
+// names and wrong sizes are refused by both.
+enum class Strictness { strict, lenient };
+
+// What to do with a folder's other files (config.json, tokenizer, ...).
+enum class OtherFiles { leave, copy };
+
+// Whether to record the SHA-256 of each source file in the metadata.
+enum class SourceHash { none, sha256 };
+
+struct ConvertOptions {
+  Existing existing = Existing::refuse;
+  Strictness strictness = Strictness::strict;
+  OtherFiles other_files = OtherFiles::leave;
+  SourceHash source_hash = SourceHash::none;
+  std::uint64_t max_header_bytes = std::uint64_t{1} << 30;
+  Progress progress;
+};
+
+struct ConvertReport {
+  std::string output;
+  std::uint64_t tensors = 0;
+  std::uint64_t aliases = 0;        // tensors stored as another name of others' bytes
+  std::uint64_t data_bytes = 0;     // of tensors, aliases not counted
+  std::uint64_t padding_bytes = 0;  // zeros between and after them
+  std::uint64_t file_size = 0;
+  Digest file_id;
+  double seconds = 0;
+  bool exact_source = false;             // export gives the source back byte for byte
+  std::vector<std::string> sources;      // files read
+  std::vector<std::string> other_files;  // copied, or left behind
+  std::vector<std::string> warnings;
+};
+
+// Where convert() writes if no target is given: "model.weig" for "model.safetensors",
+// "FOLDER/model.weig" for a folder. Fails with invalid_argument for several sources.
+Result<std::string> default_target(std::span<const std::string> sources);
+
+// Converts a safetensors file, a WEIG file (minimal, big-endian or sealed), a folder
+// with a model (one file, or shards with their index), or several files whose tensors
+// have distinct names, into the WEIG file `target` (default_target() if empty; a name
+// inside it if it is a folder). Content decides what a source is.
+//
+// Fails with cannot_open, corrupt, unsupported, exists (also where the target is one of
+// the sources), io, limit, invalid_argument or cancelled; then the target is untouched.
+Result<ConvertReport> convert(std::span<const std::string> sources,
+                              const std::string& target,
+                              const ConvertOptions& options = {});
+
+struct ExportOptions {
+  Existing existing = Existing::refuse;
+  Progress progress;
+};
+
+struct ExportReport {
+  std::string output;
+  std::uint64_t tensors = 0;
+  std::uint64_t file_size = 0;
+  bool exact = false;  // the very bytes of the file that was converted
+  double seconds = 0;
+  std::vector<std::string> warnings;
+};
+
+// Writes the tensors of a WEIG file to a safetensors file: byte for byte the one that
+// it was converted from where it was, a canonical one otherwise. Digests are checked on
+// the way (checksum). What safetensors cannot hold is refused before anything is
+// written (unsupported, naming tensor or key). Fails otherwise as convert() does.
+Result<ExportReport> export_file(const std::string& source, const std::string& target,
+                                 const ExportOptions& options = {});
+
+}  // namespace weig

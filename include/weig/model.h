@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Model: a weight file, open. It owns the mapping that every tensor points into.
+//
+// Opening maps the file and proves its structure; no data is read, nothing is parsed,
+// and the number of allocations does not depend on the number of tensors. The
+// descriptor is closed before open() returns: renaming or deleting the file is
+// harmless, while truncating or overwriting it in place is not (see Limits, README).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <weig/error.h>
+#include <weig/metadata.h>
+#include <weig/view.h>
+
+namespace weig {
+
+// How much of a file to map.
+enum class Part {
+  everything,
+  metadata,  // names, shapes, sections; tensors have no data
+};
+
+enum class HugePages { advise, leave };
+
+struct OpenOptions {
+  Validation validation = Validation::full;
+  Unsealed unsealed = Unsealed::refuse;
+  UnknownDtypes unknown_dtypes = UnknownDtypes::refuse;
+  Part part = Part::everything;
+  // Whether to ask for 2 MiB pages, which make warm loads many times faster where the
+  // file system has large folios. Never an error where it does not.
+  HugePages huge_pages = HugePages::advise;
+  std::uint64_t max_metadata_bytes = std::uint64_t{256} << 20;
+  // Longer headers of foreign files are refused with Code::limit.
+  std::uint64_t max_header_bytes = std::uint64_t{1} << 30;
+};
+
+// What kind of file a Model was opened from.
+enum class FileFormat { weig, weig_minimal, weig_big_endian, safetensors };
+std::string_view file_format_name(FileFormat format) noexcept;
+
+// Move-only. All views that it hands out (tensors, their names and data, groups,
+// section text) are valid as long as the Model is, and survive a move of it. const
+// methods may be called from several threads at once.
+class Model : private View {
+ public:
+  // Opens a WEIG file, or a safetensors file as it is; content decides, not the name.
+  // Fails with cannot_open, corrupt, unsupported, limit or no_memory; the error names
+  // the file.
+  static Result<Model> open(const std::string& path, const OpenOptions& options = {});
+
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+  ~Model();
+
+  const std::string& path() const& noexcept WEIG_LIFETIMEBOUND;
+  const std::string& path() const&& = delete;
+  FileFormat format() const noexcept;
+
+  // As in View.
+  using View::operator[];
+  using View::check_sections;
+  using View::check_structure;
+  using View::data_begin;
+  using View::data_end;
+  using View::digest;
+  using View::file_id;
+  using View::file_size;
+  using View::find;
+  using View::groups;
+  using View::owner;
+  using View::quantization;
+  using View::quantization_count;
+  using View::Range;
+  using View::sealed;
+  using View::section;
+  using View::shard;
+  using View::size;
+  using View::source;
+  using View::tensor;
+  using View::tensors;
+
+  // The metadata's text (one JSON object), or nothing where the file has none. In a
+  // foreign file, what its own metadata is as WEIG metadata.
+  Result<std::optional<std::string_view>> metadata_text() const& WEIG_LIFETIMEBOUND;
+  Result<std::optional<std::string_view>> metadata_text() const&& = delete;
+  // The same, read. Empty where the file has none.
+  Result<Metadata> metadata() const;
+
+  // The same file as a View, for functions that take one. Valid as long as the Model.
+  const View& view() const& noexcept WEIG_LIFETIMEBOUND { return *this; }
+  const View& view() const&& = delete;
+
+  // The file's bytes as mapped: all of it, or [0, data_begin()) for Part::metadata.
+  std::span<const std::byte> mapped() const& noexcept WEIG_LIFETIMEBOUND;
+  std::span<const std::byte> mapped() const&& = delete;
+
+ private:
+  struct Backing;
+  Model(View view, std::unique_ptr<Backing> backing);
+  std::unique_ptr<Backing> backing_;
+};
+
+}  // namespace weig

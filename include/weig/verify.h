@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// verify: is every byte of a file what its writer wrote?
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <weig/error.h>
+#include <weig/model.h>
+#include <weig/progress.h>
+
+namespace weig {
+
+struct VerifyOptions {
+  unsigned threads = 0;  // 0: as many as there are CPUs to use
+  Progress progress;
+};
+
+// One damaged place: bytes [begin, end) of the file. Code::checksum for a tensor whose
+// bytes differ from their digest; Code::corrupt for a section or for padding that is
+// not zero.
+struct Damage {
+  Error error;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+struct VerifyReport {
+  std::uint64_t tensors = 0;
+  std::uint64_t tensors_with_digest = 0;  // 0 in formats that have none
+  std::uint64_t bytes = 0;                // read and hashed
+  double seconds = 0;
+  std::vector<Damage> damages;  // in file order; empty: the file is sound
+
+  bool sound() const noexcept { return damages.empty(); }
+};
+
+// Checks structure, all sections, every tensor's digest (in parallel) and that padding
+// is zero, to the end whatever it finds. Fails with invalid_argument for a model opened
+// for metadata only, with cancelled, and with corrupt where the structure itself is
+// damaged. Files without digests get the checks that their format allows.
+Result<VerifyReport> verify(const Model& model, const VerifyOptions& options = {});
+
+}  // namespace weig

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything weig offers in C++. Start with Model::open (weig/model.h).
+#pragma once
+
+#include <weig/convert.h>
+#include <weig/dtype.h>
+#include <weig/error.h>
+#include <weig/format.h>
+#include <weig/metadata.h>
+#include <weig/model.h>
+#include <weig/progress.h>
+#include <weig/verify.h>
+#include <weig/version.h>
+#include <weig/view.h>
+#include <weig/writer.h>

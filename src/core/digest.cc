@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/digest.h"
+
+#include <xxhash.h>
+
+#include <new>
+#include <string>
+
+namespace weig {
+namespace {
+
+Digest from(XXH128_hash_t hash) noexcept { return {hash.low64, hash.high64}; }
+
+}  // namespace
+
+std::uint64_t xxh3_64(Bytes bytes) noexcept {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+Digest xxh3_128(Bytes bytes) noexcept {
+  return from(XXH3_128bits(bytes.data(), bytes.size()));
+}
+
+struct Hasher::State {
+  XXH3_state_t* xxh = XXH3_createState();
+  State() {
+    if (!xxh) throw std::bad_alloc();
+  }
+  ~State() { XXH3_freeState(xxh); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+};
+
+Hasher::Hasher() : state_(std::make_unique<State>()) { reset(); }
+Hasher::Hasher(Hasher&&) noexcept = default;
+Hasher& Hasher::operator=(Hasher&&) noexcept = default;
+Hasher::~Hasher() = default;
+
+void Hasher::reset() noexcept { XXH3_128bits_reset(state_->xxh); }
+void Hasher::update(Bytes bytes) noexcept {
+  XXH3_128bits_update(state_->xxh, bytes.data(), bytes.size());
+}
+Digest Hasher::digest() const noexcept {
+  return from(XXH3_128bits_digest(state_->xxh));
+}
+
+std::string to_hex(std::uint64_t digest) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  for (int shift = 60; shift >= 0; shift -= 4) out += kDigits[digest >> shift & 0xF];
+  return out;
+}
+
+std::string to_hex(const Digest& digest) {
+  return to_hex(digest.high) + to_hex(digest.low);
+}
+
+}  // namespace weig
