@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every call to the operating system that the library makes. Knows nothing of formats.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <weig/error.h>
+
+#include "core/bytes.h"
+
+namespace weig::os {
+
+// Large pages and the pieces in which files are read and written.
+inline constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20;
+
+// A failed call as an Error: "cannot ACTION: No space left on device".
+Error system_error(Code code, std::string action, int error_number);
+
+// Which file this is, whatever its name.
+struct FileId {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  friend bool operator==(const FileId&, const FileId&) = default;
+};
+
+// A descriptor, owned. Move-only.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept;
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  ~Descriptor();
+  int number() const noexcept { return number_; }
+  explicit operator bool() const noexcept { return number_ >= 0; }
+
+ private:
+  int number_ = -1;
+};
+
+// A regular file, open for reading. Reading is thread-safe.
+class InputFile {
+ public:
+  // Never blocks on a FIFO or device: those are refused with cannot_open.
+  static Result<InputFile> open(const std::string& path);
+
+  const std::string& path() const noexcept { return path_; }
+  std::uint64_t size() const noexcept { return size_; }
+  FileId id() const noexcept { return id_; }
+  int descriptor() const noexcept { return descriptor_.number(); }
+
+  // Fills `out` from `offset`. Fails with io, and with corrupt where the file ends
+  // before (it shrank since it was opened).
+  Status read(std::uint64_t offset, MutableBytes out) const;
+
+  // Hints; failure is not an error. No read-ahead: for reading a few places. Soon:
+  // start reading a range into the page cache, no more than that.
+  void expect_random() const noexcept;
+  void expect_sequential() const noexcept;
+  void will_need(std::uint64_t offset, std::uint64_t length) const noexcept;
+
+ private:
+  std::string path_;
+  Descriptor descriptor_;
+  std::uint64_t size_ = 0;
+  FileId id_;
+};
+
+// Address space, owned. Move-only; nothing to unmap if empty.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+  ~Mapping();
+
+  // The first `length` bytes of a file, read-only and private, at an address that is a
+  // multiple of 2 MiB (if it is that long), so that 2 MiB pages can map it.
+  static Result<Mapping> of_file(const InputFile& file, std::uint64_t length);
+  // Zeroed memory of our own, on 2 MiB, with huge pages if it is that long.
+  static Result<Mapping> anonymous(std::uint64_t length);
+
+  const std::byte* data() const noexcept { return data_; }
+  std::byte* data() noexcept { return data_; }
+  std::uint64_t size() const noexcept { return size_; }
+  Bytes bytes() const noexcept { return {data_, static_cast<std::size_t>(size_)}; }
+  MutableBytes writable() noexcept { return {data_, static_cast<std::size_t>(size_)}; }
+
+  // Asks for huge pages from `offset` (rounded up to a page) on. A hint.
+  void advise_huge(std::uint64_t offset) noexcept;
+
+ private:
+  std::byte* data_ = nullptr;
+  std::uint64_t size_ = 0;
+};
+
+enum class IfExists { refuse, replace };
+
+// A file that appears under its name only when it is whole. Written at any offsets;
+// writes of distinct ranges may run on several threads at once.
+class OutputFile {
+ public:
+  // Creates a temporary file beside `path` (".NAME.XXXXXX.part"). Symbolic links are
+  // followed to what they name. Refuses what is not a regular file.
+  static Result<OutputFile> create(const std::string& path, IfExists existing);
+
+  OutputFile() = default;
+  OutputFile(OutputFile&& other) noexcept;
+  OutputFile& operator=(OutputFile&& other) noexcept;
+  ~OutputFile();  // removes the temporary file, if not published
+
+  // Claims the space now, so that a full disk shows here. Above some size, chooses
+  // direct I/O for aligned writes where the file system has it.
+  Status reserve(std::uint64_t bytes);
+  Status write(std::uint64_t offset, Bytes bytes);
+  Status sync();
+  // Gives the file its name, and syncs the folder.
+  Status publish();
+
+ private:
+  void abandon() noexcept;
+
+  std::string target_;
+  std::string temporary_;
+  Descriptor file_;
+  Descriptor direct_;  // the same file, without page cache
+  IfExists existing_ = IfExists::refuse;
+};
+
+// The file behind a path, following links; nothing if there is none.
+Result<FileId> file_id(const std::string& path);
+bool is_folder(const std::string& path);
+bool exists(const std::string& path);
+
+// CPUs that this process may use, at least 1.
+unsigned usable_cpus() noexcept;
+
+}  // namespace weig::os

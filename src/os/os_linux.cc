@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of os.h that is Linux's own: advice, direct I/O, reserving space, rename.
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "os/os.h"
+
+namespace weig::os {
+namespace {
+
+// Direct writes pay off where the file is too long to be wanted in the page cache at
+// once; shorter ones stay there, warm for their first reader (docs/loading.md).
+constexpr std::uint64_t kDirectFrom = std::uint64_t{512} << 20;
+// What direct I/O demands of offsets, lengths and memory on every common device.
+constexpr std::uint64_t kDirectAlignment = 4096;
+
+}  // namespace
+
+void InputFile::expect_random() const noexcept {
+  ::posix_fadvise(descriptor_.number(), 0, 0, POSIX_FADV_RANDOM);
+}
+void InputFile::expect_sequential() const noexcept {
+  ::posix_fadvise(descriptor_.number(), 0, 0, POSIX_FADV_SEQUENTIAL);
+}
+void InputFile::will_need(std::uint64_t offset, std::uint64_t length) const noexcept {
+  ::posix_fadvise(descriptor_.number(), static_cast<off_t>(offset),
+                  static_cast<off_t>(length), POSIX_FADV_WILLNEED);
+}
+
+void Mapping::advise_huge(std::uint64_t offset) noexcept {
+  if (size_ < kHugePage || offset >= size_) return;
+  ::madvise(data_ + offset, size_ - offset, MADV_HUGEPAGE);
+}
+
+Status OutputFile::reserve(std::uint64_t bytes) {
+  const int number = file_.number();
+  // Both calls: allocation where the file system can, the right length everywhere.
+  if (::fallocate(number, 0, 0, static_cast<off_t>(bytes)) != 0) {
+    if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR)
+      return system_error(Code::io,
+                          "reserve " + std::to_string(bytes) + " bytes for the output",
+                          errno)
+          .file(target_);
+    if (::ftruncate(number, static_cast<off_t>(bytes)) != 0)
+      return system_error(Code::io, "set the output's size", errno).file(target_);
+  }
+  if (bytes < kDirectFrom) return {};
+  const std::string self = "/proc/self/fd/" + std::to_string(number);
+  direct_ = Descriptor(::open(self.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT));
+  return {};  // without direct I/O, buffered writes do
+}
+
+Status OutputFile::write(std::uint64_t offset, Bytes bytes) {
+  while (!bytes.empty()) {
+    const bool aligned = is_aligned(
+        offset | reinterpret_cast<std::uintptr_t>(bytes.data()), kDirectAlignment);
+    const std::uint64_t whole = align_down(bytes.size(), kDirectAlignment);
+    const bool direct = direct_ && aligned && whole > 0;
+    const ssize_t written =
+        ::pwrite(direct ? direct_.number() : file_.number(), bytes.data(),
+                 direct ? whole : bytes.size(), static_cast<off_t>(offset));
+    if (written <= 0) {
+      if (written < 0 && errno == EINTR) continue;
+      if (direct && errno == EINVAL) {
+        direct_ = {};
+        continue;
+      }
+      return system_error(Code::io, "write", written < 0 ? errno : EIO)
+          .file(target_)
+          .at(offset);
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+  }
+  return {};
+}
+
+Status OutputFile::publish() {
+  // Never over a file that came into being meanwhile, unless replacing was asked for.
+  const unsigned flags = existing_ == IfExists::refuse ? RENAME_NOREPLACE : 0;
+  int result =
+      ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), flags);
+  if (result != 0 && flags != 0 && errno == EINVAL) {
+    // The file system cannot: link() refuses an existing name as well.
+    result = ::link(temporary_.c_str(), target_.c_str());
+    if (result == 0) ::unlink(temporary_.c_str());
+  }
+  if (result != 0) {
+    const Code code = errno == EEXIST ? Code::exists : Code::io;
+    return system_error(code, "give the output its name", errno).file(target_);
+  }
+  temporary_.clear();
+  const std::size_t slash = target_.rfind('/');
+  const std::string folder = slash == target_.npos ? "."
+                             : slash == 0          ? "/"
+                                                   : target_.substr(0, slash);
+  const Descriptor handle(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some file systems cannot sync a folder; the rename itself has happened.
+  if (handle && ::fsync(handle.number()) != 0 && errno != EINVAL && errno != EROFS)
+    return system_error(Code::io, "sync the output's folder", errno).file(target_);
+  return {};
+}
+
+unsigned usable_cpus() noexcept {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  const int count = CPU_COUNT(&set);
+  return count > 0 ? static_cast<unsigned>(count) : 1;
+}
+
+}  // namespace weig::os

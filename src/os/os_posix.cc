@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of os.h that any POSIX system has.
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include "core/try.h"
+#include "os/os.h"
+
+namespace weig::os {
+namespace {
+
+// One read or write call moves at most this (the kernel's own limit is just below
+// 2 GiB).
+constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == path.npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string base_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == path.npos ? path : path.substr(slash + 1);
+}
+
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a special file";
+}
+
+std::string random_suffix() {
+  constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+  std::random_device device;
+  std::string out;
+  for (int i = 0; i < 8; ++i) out += kLetters[device() % (sizeof kLetters - 1)];
+  return out;
+}
+
+}  // namespace
+
+Error system_error(Code code, std::string action, int error_number) {
+  return Error(code, "cannot " + std::move(action) + ": " +
+                         std::generic_category().message(error_number));
+}
+
+Descriptor::Descriptor(Descriptor&& other) noexcept
+    : number_(std::exchange(other.number_, -1)) {}
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  Descriptor taken(std::move(other));
+  std::swap(number_, taken.number_);
+  return *this;
+}
+Descriptor::~Descriptor() {
+  if (number_ >= 0) ::close(number_);
+}
+
+Result<InputFile> InputFile::open(const std::string& path) {
+  const auto failed = [&](Error error) { return std::move(error).file(path); };
+  if (path.find('\0') != path.npos)
+    return failed(Error(Code::cannot_open, "the path holds a NUL character"));
+  InputFile file;
+  file.path_ = path;
+  file.descriptor_ =
+      Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file.descriptor_)
+    return failed(system_error(Code::cannot_open, "open the file", errno));
+  struct stat status;
+  if (::fstat(file.descriptor_.number(), &status) != 0)
+    return failed(system_error(Code::cannot_open, "ask for the file's size", errno));
+  if (!S_ISREG(status.st_mode))
+    return failed(
+        Error(Code::cannot_open, "not a regular file").found(kind_of(status.st_mode)));
+  file.size_ = static_cast<std::uint64_t>(status.st_size);
+  file.id_ = {static_cast<std::uint64_t>(status.st_dev),
+              static_cast<std::uint64_t>(status.st_ino)};
+  return file;
+}
+
+Status InputFile::read(std::uint64_t offset, MutableBytes out) const {
+  while (!out.empty()) {
+    const ssize_t got =
+        ::pread(descriptor_.number(), out.data(), std::min(out.size(), kMaxTransfer),
+                static_cast<off_t>(offset));
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      return system_error(Code::io, "read", errno).file(path_).at(offset);
+    }
+    if (got == 0)
+      return Error(Code::corrupt, "the file ends before its data")
+          .file(path_)
+          .at(offset)
+          .hint("it was cut while it was read");
+    out = out.subspan(static_cast<std::size_t>(got));
+    offset += static_cast<std::uint64_t>(got);
+  }
+  return {};
+}
+
+Mapping::Mapping(Mapping&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  Mapping taken(std::move(other));  // in this order, self-move is harmless
+  std::swap(data_, taken.data_);
+  std::swap(size_, taken.size_);
+  return *this;
+}
+Mapping::~Mapping() {
+  if (data_) ::munmap(data_, size_);
+}
+
+namespace {
+
+// Address space of `length` bytes on a 2 MiB boundary, not yet usable.
+Result<std::byte*> reserve_aligned(std::uint64_t length) {
+  const std::uint64_t room = length + kHugePage;
+  void* at = ::mmap(nullptr, room, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED)
+    return system_error(Code::no_memory,
+                        "reserve " + std::to_string(room) + " bytes of address space",
+                        errno);
+  auto* begin = static_cast<std::byte*>(at);
+  const auto address = reinterpret_cast<std::uintptr_t>(at);
+  const std::uint64_t before = align_up(address, kHugePage) - address;
+  const std::uint64_t used =
+      align_up(length, static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
+  if (before > 0) ::munmap(begin, before);
+  if (room - before > used) ::munmap(begin + before + used, room - before - used);
+  return begin + before;
+}
+
+}  // namespace
+
+Result<Mapping> Mapping::of_file(const InputFile& file, std::uint64_t length) {
+  std::byte* at = nullptr;
+  int flags = MAP_PRIVATE;
+  if (length >= kHugePage) {
+    WEIG_TRY_ASSIGN(reserved, reserve_aligned(length));
+    at = reserved;
+    flags |= MAP_FIXED;
+  }
+  // Weights are read-only: nothing is ever written through this mapping.
+  void* mapped = ::mmap(at, length, PROT_READ, flags, file.descriptor(), 0);
+  if (mapped == MAP_FAILED) {
+    const int error_number = errno;
+    if (at) ::munmap(at, length);
+    return system_error(Code::io, "map the file", error_number).file(file.path());
+  }
+  Mapping mapping;
+  mapping.data_ = static_cast<std::byte*>(mapped);
+  mapping.size_ = length;
+  return mapping;
+}
+
+Result<Mapping> Mapping::anonymous(std::uint64_t length) {
+  WEIG_TRY_ASSIGN(at, reserve_aligned(length));
+  Mapping mapping;
+  mapping.data_ = at;
+  mapping.size_ = length;
+  if (::mprotect(at, length, PROT_READ | PROT_WRITE) != 0)
+    return system_error(Code::no_memory,
+                        "get " + std::to_string(length) + " bytes of memory", errno);
+  mapping.advise_huge(0);
+  return mapping;
+}
+
+Result<OutputFile> OutputFile::create(const std::string& path, IfExists existing) {
+  const auto failed = [&](Error error) { return std::move(error).file(path); };
+  OutputFile out;
+  out.existing_ = existing;
+  out.target_ = path;
+  mode_t mode = 0666;
+  bool keep_mode = false;
+  struct stat status;
+  if (::stat(path.c_str(), &status) == 0) {
+    if (!S_ISREG(status.st_mode))
+      return failed(Error(Code::cannot_open, "the output is not a regular file")
+                        .found(kind_of(status.st_mode)));
+    if (existing == IfExists::refuse)
+      return failed(Error(Code::exists, "the output exists already"));
+    mode = status.st_mode & 07777;
+    keep_mode = true;
+    // Through a symbolic link, the file that it names is replaced, not the link.
+    if (char* real = ::realpath(path.c_str(), nullptr)) {
+      out.target_ = real;
+      std::free(real);
+    }
+  } else if (errno != ENOENT) {
+    return failed(system_error(Code::cannot_open, "look at the output", errno));
+  } else if (::lstat(path.c_str(), &status) == 0) {
+    return failed(Error(Code::cannot_open, "the output is a link to nothing"));
+  }
+
+  const std::string folder = folder_of(out.target_);
+  std::string base = base_of(out.target_);
+  if (base.empty() || base == "." || base == "..")
+    return failed(Error(Code::cannot_open, "the output is not a file's name"));
+  // Long names stay below the limit with prefix and suffix.
+  base.resize(std::min<std::size_t>(base.size(), NAME_MAX - 20));
+  for (int tries = 0; !out.file_; ++tries) {
+    out.temporary_ = folder + "/." + base + "." + random_suffix() + ".part";
+    out.file_ = Descriptor(
+        ::open(out.temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (!out.file_ && (errno != EEXIST || tries == 100)) {
+      const int error_number = errno;
+      out.temporary_.clear();
+      return failed(
+          system_error(Code::cannot_open, "create a file in " + folder, error_number));
+    }
+  }
+  if (keep_mode && ::fchmod(out.file_.number(), mode) != 0)
+    return failed(system_error(Code::io, "set the output's mode", errno));
+  return out;
+}
+
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : target_(std::exchange(other.target_, {})),
+      temporary_(std::exchange(other.temporary_, {})),
+      file_(std::move(other.file_)),
+      direct_(std::move(other.direct_)),
+      existing_(other.existing_) {}
+OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
+  OutputFile taken(std::move(other));
+  std::swap(target_, taken.target_);
+  std::swap(temporary_, taken.temporary_);
+  std::swap(file_, taken.file_);
+  std::swap(direct_, taken.direct_);
+  std::swap(existing_, taken.existing_);
+  return *this;
+}
+OutputFile::~OutputFile() { abandon(); }
+
+void OutputFile::abandon() noexcept {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  temporary_.clear();
+}
+
+Status OutputFile::sync() {
+  if (::fsync(file_.number()) != 0)
+    return system_error(Code::io, "sync the output", errno).file(target_);
+  return {};
+}
+
+Result<FileId> file_id(const std::string& path) {
+  struct stat status;
+  if (::stat(path.c_str(), &status) != 0)
+    return system_error(Code::cannot_open, "look at the file", errno).file(path);
+  return FileId{static_cast<std::uint64_t>(status.st_dev),
+                static_cast<std::uint64_t>(status.st_ino)};
+}
+
+bool is_folder(const std::string& path) {
+  struct stat status;
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+bool exists(const std::string& path) {
+  struct stat status;
+  return ::lstat(path.c_str(), &status) == 0;
+}
+
+}  // namespace weig::os
