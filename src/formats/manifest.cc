@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/manifest.h"
+
+#include <algorithm>
+
+#include "core/bytes.h"
+#include "core/text.h"
+#include "core/try.h"
+
+namespace weig {
+
+Status order_and_check_ranges(Manifest& manifest) {
+  std::ranges::stable_sort(manifest.entries(), [](const auto& a, const auto& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.size < b.size;
+  });
+  Manifest::Entry* last = nullptr;  // the last that has bytes
+  std::uint32_t sets = 0;
+  for (Manifest::Entry& entry : manifest.entries()) {
+    if (entry.size == 0) continue;
+    if (last && entry.begin < last->begin + last->size) {
+      if (entry.begin != last->begin || entry.size != last->size)
+        return Error(Code::corrupt, "the tensor's data overlaps that of tensor " +
+                                        in_quotes(manifest.name(*last)))
+            .tensor(manifest.name(entry))
+            .at(entry.begin)
+            .expected("at or after " + std::to_string(last->begin + last->size));
+      if (last->shares == TensorSpec::kOwn) last->shares = sets++;
+      entry.shares = last->shares;
+    }
+    last = &entry;
+  }
+  return {};
+}
+
+Result<Manifest> manifest_of(const View& view) {
+  Manifest manifest;
+  manifest.file_size = view.file_size();
+  manifest.data_begin = view.data_begin();
+  for (std::uint64_t i = 0; i < view.size(); ++i) {
+    WEIG_TRY_ASSIGN(tensor, view[i]);
+    manifest.add(tensor.name(), tensor.dtype(), tensor.shape(), tensor.data_offset(),
+                 tensor.byte_count());
+  }
+  WEIG_TRY(order_and_check_ranges(manifest));
+  WEIG_TRY_ASSIGN(metadata, view.metadata_text());
+  if (metadata) manifest.metadata = *metadata;
+  return manifest;
+}
+
+detail::Claim claim_manifest(const Manifest& manifest, const std::byte* data,
+                             std::vector<std::byte>& core) {
+  const std::uint64_t count = manifest.entries().size();
+  const std::uint64_t strings_begin = count * sizeof(disk::TensorMeta);
+  std::uint64_t dimensions = 0;
+  std::uint64_t name_bytes = 0;
+  for (const auto& entry : manifest.entries()) {
+    dimensions += entry.rank;
+    name_bytes += entry.name_bytes + 1;
+  }
+  core.assign(strings_begin + 8 * dimensions + name_bytes, std::byte{0});
+  std::uint64_t shape_at = strings_begin;
+  std::uint64_t name_at = strings_begin + 8 * dimensions;
+  std::byte* meta = core.data();
+  for (const auto& entry : manifest.entries()) {
+    store(meta, name_at);
+    store(meta + 8, static_cast<std::uint32_t>(entry.dtype));
+    store(meta + 16, shape_at);
+    store(meta + 24, std::uint64_t{entry.rank});
+    store(meta + 32, entry.begin);
+    store(meta + 40, entry.size);
+    meta += sizeof(disk::TensorMeta);
+    for (const std::uint64_t dimension : manifest.shape(entry)) {
+      store(core.data() + shape_at, dimension);
+      shape_at += 8;
+    }
+    const std::string_view name = manifest.name(entry);
+    std::ranges::copy(bytes_of(name), core.data() + name_at);
+    name_at += name.size() + 1;
+  }
+  detail::Claim claim;
+  claim.core = core.data();
+  claim.data = data;
+  claim.file_size = manifest.file_size;
+  claim.tensor_count = count;
+  claim.strings_begin = strings_begin;
+  claim.strings_end = core.size();
+  claim.data_begin = manifest.data_begin;
+  claim.data_end = manifest.file_size;
+  return claim;
+}
+
+}  // namespace weig

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Manifest: all that a file's header says of its tensors, and the one thing that
+// readers of formats hand over. Readers are pure: bytes in, Manifest or Error out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <weig/dtype.h>
+#include <weig/view.h>
+#include <weig/writer.h>
+
+namespace weig {
+
+// About 60 bytes a tensor, plus its name and 8 bytes a dimension.
+class Manifest {
+ public:
+  struct Entry {
+    std::uint64_t name_at = 0;
+    std::uint64_t shape_at = 0;
+    std::uint64_t begin = 0;  // of the file: where the data lies
+    std::uint64_t size = 0;   // bytes
+    std::uint32_t name_bytes = 0;
+    std::uint32_t rank = 0;
+    Dtype dtype{};
+    std::uint32_t shares = TensorSpec::kOwn;
+  };
+
+  void add(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape,
+           std::uint64_t begin, std::uint64_t size) {
+    entries_.push_back({.name_at = names_.size(),
+                        .shape_at = dimensions_.size(),
+                        .begin = begin,
+                        .size = size,
+                        .name_bytes = static_cast<std::uint32_t>(name.size()),
+                        .rank = static_cast<std::uint32_t>(shape.size()),
+                        .dtype = dtype,
+                        .shares = TensorSpec::kOwn});
+    names_.append(name);
+    dimensions_.insert(dimensions_.end(), shape.begin(), shape.end());
+  }
+
+  std::span<Entry> entries() noexcept { return entries_; }
+  std::span<const Entry> entries() const noexcept { return entries_; }
+  // Valid until the next add().
+  std::string_view name(const Entry& entry) const noexcept {
+    return std::string_view(names_).substr(entry.name_at, entry.name_bytes);
+  }
+  std::span<const std::uint64_t> shape(const Entry& entry) const noexcept {
+    return std::span(dimensions_).subspan(entry.shape_at, entry.rank);
+  }
+
+  std::uint64_t file_size = 0;
+  std::uint64_t data_begin = 0;
+  // Elements are stored in the other byte order than little-endian.
+  bool big_endian = false;
+  // As the text of WEIG metadata.
+  std::optional<std::string> metadata;
+  std::vector<std::string> warnings;
+  // Every byte from data_begin to the end belongs to exactly one tensor, so that header
+  // and tensors together are the file.
+  bool covers_file = true;
+
+ private:
+  std::string names_;
+  std::vector<std::uint64_t> dimensions_;
+  std::vector<Entry> entries_;
+};
+
+// Sorts entries by place in the file, and proves that ranges are equal or disjoint;
+// equal ones get a common `shares` number. Fails with corrupt.
+Status order_and_check_ranges(Manifest& manifest);
+
+// A WEIG file's own table as a Manifest.
+Result<Manifest> manifest_of(const View& view);
+
+// The table, names and shapes of a manifest as a View's Claim over `data`, byte 0 of
+// the file in memory; `core` receives the table and must outlive the Claim.
+detail::Claim claim_manifest(const Manifest& manifest, const std::byte* data,
+                             std::vector<std::byte>& core);
+
+}  // namespace weig

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/sniff.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <string>
+
+#include <weig/format.h>
+
+namespace weig {
+namespace {
+
+using std::string_view_literals::operator""sv;
+
+constexpr const char* kUnpack = "unpack it first";
+constexpr const char* kDownload = "download the file itself, not a page about it";
+
+// Files that begin with these bytes are no weights that weig reads.
+struct Lookalike {
+  std::string_view prefix;
+  const char* what;
+  const char* hint;
+  std::size_t at = 0;
+};
+constexpr auto kLookalikes = std::to_array<Lookalike>({
+    {"version https://git-lfs.github.com/spec/"sv, "a Git LFS pointer, not the file",
+     "fetch the file with 'git lfs pull'"},
+    {"\x1F\x8B"sv, "a gzip archive", kUnpack},
+    {"\xFD"
+     "7zXZ\0"sv,
+     "an xz archive", kUnpack},
+    {"\x28\xB5\x2F\xFD"sv, "a zstd archive", kUnpack},
+    {"7z\xBC\xAF\x27\x1C"sv, "a 7z archive", kUnpack},
+    {"BZh"sv, "a bzip2 archive", kUnpack},
+    {"\x04\x22\x4D\x18"sv, "an lz4 archive", kUnpack},
+    {"Rar!\x1A\x07"sv, "a RAR archive", kUnpack},
+    {"ustar"sv, "a tar archive", kUnpack, 257},
+    {"PK\x03\x04"sv, "a zip archive: a PyTorch checkpoint or .npz file, perhaps",
+     "weig reads safetensors and WEIG files"},
+    {"PK\x05\x06"sv, "an empty zip archive", "weig reads safetensors and WEIG files"},
+    {"GGUF"sv, "a GGUF file", "weig reads safetensors and WEIG files"},
+    {"\x93NUMPY"sv, "a NumPy .npy file", "weig reads safetensors and WEIG files"},
+    {"\x89HDF\r\n\x1A\n"sv, "an HDF5 file", "weig reads safetensors and WEIG files"},
+    {"\x7F"
+     "ELF"sv,
+     "a program or shared library", "weig reads safetensors and WEIG files"},
+    {"%PDF"sv, "a PDF document", kDownload},
+});
+
+bool starts_with_ignoring_case(std::string_view text, std::string_view prefix) {
+  return text.size() >= prefix.size() &&
+         std::ranges::equal(text.substr(0, prefix.size()), prefix, {},
+                            [](unsigned char c) { return std::tolower(c); });
+}
+
+Error not_weights(std::string what, std::string hint) {
+  return Error(Code::corrupt, "not a weights file: it is " + std::move(what))
+      .hint(std::move(hint));
+}
+
+// Text that is no weights, or nothing.
+std::optional<Error> text_lookalike(std::string_view text) {
+  // A byte order mark and white space may come first.
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  for (const std::string_view tag :
+       {"<!doctype html"sv, "<html"sv, "<head"sv, "<body"sv})
+    if (starts_with_ignoring_case(text, tag))
+      return not_weights("an HTML page", kDownload);
+  if (text.starts_with("<?xml") || text.starts_with("<Error"))
+    return not_weights("an XML document", kDownload);
+  if (text.starts_with("version https://git-lfs"))
+    return not_weights("a Git LFS pointer, not the file",
+                       "fetch the file with 'git lfs pull'");
+  if (!text.empty() && (text[0] == '{' || text[0] == '[')) {
+    const bool error = text.find("error") != text.npos;
+    return not_weights(
+        error ? "a JSON error message" : "JSON text",
+        error ? kDownload : "give the folder, or the file with the weights");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<Content> sniff(Bytes first, std::uint64_t file_size) {
+  if (file_size == 0)
+    return Error(Code::corrupt, "the file is empty: 0 bytes")
+        .hint("its writing or its download was interrupted");
+  if (first.size() >= 4) {
+    const auto magic = load<std::uint32_t>(first.data());
+    if (magic == disk::kMagic) return Content::weig;
+    if (magic == disk::kSwappedMagic) return Content::weig_big_endian;
+  }
+  const std::string_view text(reinterpret_cast<const char*>(first.data()),
+                              first.size());
+  for (const Lookalike& known : kLookalikes)
+    if (text.size() >= known.at && text.substr(known.at).starts_with(known.prefix))
+      return not_weights(known.what, known.hint);
+  if (auto error = text_lookalike(text)) return *std::move(error);
+  // A header that fits the file, or one that would, had the file not been cut: its JSON
+  // is an object whose first key follows at once.
+  if (first.size() > 8 && text[8] == '{') return Content::safetensors;
+  if (first.size() >= 8) {
+    const auto length = load<std::uint64_t>(first.data());
+    if (length > 0 && length <= file_size - 8 && text.find('{', 8) != text.npos)
+      return Content::safetensors;
+  }
+  if (text.find_first_not_of('\0') == text.npos)
+    return not_weights("nothing but zeros where a header should be",
+                       "its writing or its download was interrupted");
+  return Error(Code::corrupt, "not a WEIG or safetensors file")
+      .found(std::to_string(file_size) + " bytes that begin with none of their marks")
+      .hint(file_size < 64 ? "it may have been cut" : "weig reads these two formats");
+}
+
+}  // namespace weig
