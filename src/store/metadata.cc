@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <weig/metadata.h>
+
+#include <algorithm>
+
+#include "core/text.h"
+#include "core/try.h"
+#include "formats/json.h"
+
+namespace weig {
+namespace {
+
+namespace ondemand = simdjson::ondemand;
+
+constexpr std::string_view kNumberTypes[] = {"u8",  "i8",  "u16", "i16", "u32",
+                                             "i32", "u64", "i64", "f32", "f64"};
+
+bool is_element_type(std::string_view type) {
+  return std::ranges::find(kNumberTypes, type) != std::end(kNumberTypes) ||
+         type == "bool" || type == "string" || type == "json" || type == "array";
+}
+
+Error bad(std::string_view key, std::string what) {
+  return Error(Code::corrupt, "metadata " + in_quotes(key) + ": " + std::move(what));
+}
+
+// {"type":T,"value":V}, {"type":"array","of":T,"value":[..]} or {"hex":".."}.
+Status read_typed(ondemand::object object, std::uint32_t depth,
+                  Metadata::Entry& entry) {
+  KeySet keys;
+  for (auto field : object) {
+    std::string_view key;
+    ondemand::value value;
+    if (auto error = field.unescaped_key().get(key))
+      return json_error(error, "metadata " + in_quotes(entry.key));
+    const std::string name(key);
+    if (!keys.add(name)) return bad(entry.key, "a key twice").found(in_quotes(name));
+    if (auto error = field.value().get(value))
+      return json_error(error, "metadata " + in_quotes(entry.key));
+    if (name == "value") {
+      WEIG_TRY(append_canonical_json(entry.value, value, depth));
+      continue;
+    }
+    std::string_view text;
+    if (auto error = value.get_string().get(text))
+      return json_error(error,
+                        "metadata " + in_quotes(entry.key) + ", " + in_quotes(name));
+    if (name == "type") {
+      entry.type = text;
+    } else if (name == "of") {
+      entry.element_type = text;
+    } else if (name == "hex") {
+      entry.value = text;
+      entry.hex = true;
+    } else {
+      return bad(entry.key, "a key that typed values do not have")
+          .found(in_quotes(name));
+    }
+  }
+  if (entry.hex && entry.type.empty() && keys.add("value")) {
+    entry.type = "string";
+    return {};
+  }
+  if (!is_element_type(entry.type) || entry.value.empty() || entry.hex)
+    return bad(entry.key, "not a typed value").found(in_quotes(entry.type));
+  if ((entry.type == "array") != !entry.element_type.empty() ||
+      (entry.type == "array" && !is_element_type(entry.element_type)))
+    return bad(entry.key, "an array's element type")
+        .found(in_quotes(entry.element_type));
+  return {};
+}
+
+}  // namespace
+
+Result<Metadata> Metadata::parse(std::string_view text, const MetadataLimits& limits) {
+  if (text.size() > limits.max_bytes)
+    return Error(Code::limit, "the metadata is larger than allowed")
+        .found(text.size())
+        .expected("at most " + std::to_string(limits.max_bytes));
+  const simdjson::padded_string padded(text);
+  ondemand::parser parser;
+  ondemand::document document;
+  if (auto error = parser.iterate(padded).get(document))
+    return json_error(error, "the metadata");
+  ondemand::object object;
+  if (auto error = document.get_object().get(object))
+    return json_error(error, "the metadata is no JSON object");
+  Metadata metadata;
+  KeySet keys;
+  for (auto field : object) {
+    std::string_view key;
+    if (auto error = field.unescaped_key().get(key))
+      return json_error(error, "a key of the metadata");
+    Entry entry;
+    entry.key = key;
+    if (!keys.add(entry.key)) return bad(entry.key, "the key is there twice");
+    ondemand::value value;
+    ondemand::json_type type;
+    if (auto error = field.value().get(value))
+      return json_error(error, "metadata " + in_quotes(entry.key));
+    if (auto error = value.type().get(type))
+      return json_error(error, "metadata " + in_quotes(entry.key));
+    if (type == ondemand::json_type::string) {
+      std::string_view string;
+      if (auto error = value.get_string().get(string))
+        return json_error(error, "metadata " + in_quotes(entry.key));
+      entry.type = "string";
+      entry.value = string;
+    } else if (type == ondemand::json_type::object) {
+      ondemand::object typed;
+      if (auto error = value.get_object().get(typed))
+        return json_error(error, "metadata " + in_quotes(entry.key));
+      WEIG_TRY(read_typed(typed, limits.max_depth - 2, entry));
+    } else {
+      return bad(entry.key, "neither a string nor a typed value");
+    }
+    metadata.entries_.push_back(std::move(entry));
+  }
+  if (document.current_location().error() != simdjson::OUT_OF_BOUNDS)
+    return Error(Code::corrupt, "the metadata goes on after its object");
+  return metadata;
+}
+
+const Metadata::Entry* Metadata::find(std::string_view key) const& noexcept {
+  const auto found = std::ranges::find(entries_, key, &Entry::key);
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+void Metadata::set(std::string_view key, std::string_view value) {
+  remove(key);
+  entries_.push_back({.key = std::string(key),
+                      .type = "string",
+                      .value = std::string(value),
+                      .element_type = {}});
+}
+
+bool Metadata::remove(std::string_view key) {
+  return std::erase_if(entries_, [&](const Entry& entry) { return entry.key == key; }) >
+         0;
+}
+
+std::string Metadata::text() const {
+  std::string out = "{";
+  for (const Entry& entry : entries_) {
+    if (out.size() > 1) out += ',';
+    append_json_string(out, entry.key);
+    out += ':';
+    if (entry.hex) {
+      out += R"({"hex":")" + entry.value + "\"}";
+    } else if (entry.type == "string") {
+      append_json_string(out, entry.value);
+    } else {
+      out += R"({"type":")" + entry.type + '"';
+      if (entry.type == "array") out += R"(,"of":")" + entry.element_type + '"';
+      out += R"(,"value":)" + entry.value + '}';
+    }
+  }
+  return out + "}";
+}
+
+}  // namespace weig

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Model: from a path to a claimed mapping.
+#include <weig/model.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "core/byteswap.h"
+#include "core/claim.h"
+#include "core/try.h"
+#include "formats/big_endian.h"
+#include "formats/manifest.h"
+#include "formats/safetensors.h"
+#include "formats/sniff.h"
+#include "os/os.h"
+
+namespace weig {
+namespace {
+
+// Fronts below this are read ahead exactly, so that opening leaves no more than the
+// front resident; longer ones are worth 2 MiB pages of their own.
+constexpr std::uint64_t kSmallFront = os::kHugePage;
+
+// Converts in memory what is in the other byte order. Ranges are equal or disjoint.
+Status swap_tensors(const Manifest& manifest, MutableBytes image) {
+  const Manifest::Entry* last = nullptr;
+  for (const Manifest::Entry& entry : manifest.entries()) {
+    const std::uint32_t unit = dtype_info(entry.dtype)->swap_unit;
+    const bool again =
+        last && entry.shares != TensorSpec::kOwn && entry.shares == last->shares;
+    if (!again) {
+      swap_in_place(image.subspan(entry.begin, entry.size), unit);
+    } else if (unit != dtype_info(last->dtype)->swap_unit) {
+      return Error(Code::unsupported,
+                   "tensors share big-endian bytes as elements of different widths")
+          .tensor(manifest.name(entry));
+    }
+    last = &entry;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string_view file_format_name(FileFormat format) noexcept {
+  switch (format) {
+    case FileFormat::weig:
+      return "WEIG";
+    case FileFormat::weig_minimal:
+      return "WEIG, minimal";
+    case FileFormat::weig_big_endian:
+      return "WEIG, big-endian";
+    case FileFormat::safetensors:
+      return "safetensors";
+  }
+  return "unknown";
+}
+
+// What a Model owns: the View's Claim points into it, and never moves with it.
+struct Model::Backing {
+  std::string path;
+  FileFormat format = FileFormat::weig;
+  os::Mapping mapping;
+  os::Mapping swapped;          // data in our byte order, where the file's is not
+  std::vector<std::byte> core;  // a foreign file's table
+  std::optional<std::string> metadata;  // a foreign file's
+
+  // One function a kind of file: maps, and proves.
+  Result<View> claim_weig(const os::InputFile& file, Bytes first,
+                          const OpenOptions& options);
+  Result<View> claim_big_endian(const os::InputFile& file, const OpenOptions& options);
+  Result<View> claim_safetensors(const os::InputFile& file, Bytes first,
+                                 const OpenOptions& options);
+  Result<View> claim_foreign(const Manifest& manifest, const std::byte* data,
+                             const OpenOptions& options);
+  Status map(const os::InputFile& file, std::uint64_t front_bytes,
+             const OpenOptions& options);
+};
+
+namespace {
+
+ViewOptions view_options(const OpenOptions& options) {
+  return {.validation = options.validation,
+          .unsealed = options.unsealed,
+          .unknown_dtypes = options.unknown_dtypes,
+          .max_metadata_bytes = options.max_metadata_bytes};
+}
+
+}  // namespace
+
+Status Model::Backing::map(const os::InputFile& file, std::uint64_t front_bytes,
+                           const OpenOptions& options) {
+  const std::uint64_t length =
+      options.part == Part::metadata ? front_bytes : file.size();
+  WEIG_TRY_ASSIGN(mapped, os::Mapping::of_file(file, length));
+  mapping = std::move(mapped);
+  if (options.huge_pages == HugePages::advise)
+    mapping.advise_huge(front_bytes < kSmallFront ? kSmallFront : 0);
+  return {};
+}
+
+Result<View> Model::Backing::claim_weig(const os::InputFile& file, Bytes first,
+                                        const OpenOptions& options) {
+  const ViewOptions rules = view_options(options);
+  WEIG_TRY(check_header(first, file.size(), rules));
+  const disk::Header header = load_header(first);
+  const bool sealed = (header.flags & disk::kFlagSealed) != 0;
+  format = sealed ? FileFormat::weig : FileFormat::weig_minimal;
+
+  std::array<std::byte, sizeof(disk::Trailer)> trailer{};
+  if (sealed && file.size() >= trailer.size())
+    WEIG_TRY(file.read(file.size() - trailer.size(), trailer));
+  // Not proven yet: no more than a length to map, at most the file's.
+  const std::uint64_t front =
+      std::clamp<std::uint64_t>(header.data_offset, sizeof(disk::Header), file.size());
+  if (front < kSmallFront && options.validation == Validation::full)
+    file.will_need(0, front);
+  WEIG_TRY(map(file, front, options));
+  return detail::ViewAccess::open(
+      {.front = mapping.bytes(),
+       .trailer = trailer,
+       .file_size = file.size(),
+       .data = options.part == Part::everything ? mapping.data() : nullptr},
+      rules);
+}
+
+Result<View> Model::Backing::claim_foreign(const Manifest& manifest,
+                                           const std::byte* data,
+                                           const OpenOptions& options) {
+  metadata = manifest.metadata;
+  return detail::ViewAccess::open(
+      claim_manifest(manifest, options.part == Part::everything ? data : nullptr, core),
+      view_options(options));
+}
+
+Result<View> Model::Backing::claim_big_endian(const os::InputFile& file,
+                                              const OpenOptions& options) {
+  format = FileFormat::weig_big_endian;
+  WEIG_TRY(map(file, file.size(), options));
+  WEIG_TRY_ASSIGN(manifest,
+                  read_big_endian(mapping.bytes(), file.size(), view_options(options)));
+  if (options.part == Part::metadata || std::endian::native == std::endian::big)
+    return claim_foreign(manifest, mapping.data(), options);
+  WEIG_TRY_ASSIGN(image, os::Mapping::anonymous(file.size()));
+  swapped = std::move(image);
+  const std::uint64_t begin = manifest.data_begin;
+  WEIG_TRY(file.read(begin, swapped.writable().subspan(begin)));
+  WEIG_TRY(swap_tensors(manifest, swapped.writable()));
+  return claim_foreign(manifest, swapped.data(), options);
+}
+
+Result<View> Model::Backing::claim_safetensors(const os::InputFile& file, Bytes first,
+                                               const OpenOptions& options) {
+  format = FileFormat::safetensors;
+  const SafetensorsOptions limits{.strictness = Strictness::strict,
+                                  .max_header_bytes = options.max_header_bytes};
+  WEIG_TRY_ASSIGN(length, safetensors_json_bytes(first, file.size(), limits));
+  std::vector<std::byte> header(length + kJsonPadding);
+  WEIG_TRY(file.read(sizeof length, MutableBytes(header).first(length)));
+  WEIG_TRY_ASSIGN(manifest, read_safetensors(header, length, file.size(), limits));
+  WEIG_TRY(map(file, manifest.data_begin, options));
+  return claim_foreign(manifest, mapping.data(), options);
+}
+
+Model::Model(View view, std::unique_ptr<Backing> backing)
+    : View(std::move(view)), backing_(std::move(backing)) {}
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
+Model::~Model() = default;
+
+Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
+  WEIG_TRY_ASSIGN(file, os::InputFile::open(path));
+  auto backing = std::make_unique<Backing>();
+  backing->path = path;
+  const auto claim = [&]() -> Result<View> {
+    file.expect_random();
+    std::array<std::byte, kSniffBytes> bytes{};
+    const auto first =
+        MutableBytes(bytes).first(std::min<std::uint64_t>(bytes.size(), file.size()));
+    WEIG_TRY(file.read(0, first));
+    WEIG_TRY_ASSIGN(content, sniff(first, file.size()));
+    switch (content) {
+      case Content::weig:
+        return backing->claim_weig(file, first, options);
+      case Content::weig_big_endian:
+        return backing->claim_big_endian(file, options);
+      case Content::safetensors:
+        break;
+    }
+    return backing->claim_safetensors(file, first, options);
+  };
+  auto view = claim();
+  if (!view) return std::move(view).error().file(path);
+  return Model(*std::move(view), std::move(backing));
+}
+
+const std::string& Model::path() const& noexcept { return backing_->path; }
+FileFormat Model::format() const noexcept { return backing_->format; }
+
+Result<std::optional<std::string_view>> Model::metadata_text() const& {
+  if (!backing_->metadata) return View::metadata_text();
+  return std::optional<std::string_view>(*backing_->metadata);
+}
+
+Result<Metadata> Model::metadata() const {
+  WEIG_TRY_ASSIGN(text, metadata_text());
+  if (!text) return Metadata();
+  auto parsed = Metadata::parse(*text, {.max_bytes = text->size()});
+  if (!parsed) return std::move(parsed).error().file(backing_->path);
+  return parsed;
+}
+
+std::span<const std::byte> Model::mapped() const& noexcept {
+  return backing_->mapping.bytes();
+}
+
+}  // namespace weig

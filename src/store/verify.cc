@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// verify: hashes every tensor through the mapping, on several threads, in file order.
+#include <weig/verify.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "core/claim.h"
+#include "core/digest.h"
+#include "core/record.h"
+#include "core/text.h"
+#include "core/try.h"
+#include "os/os.h"
+
+namespace weig {
+namespace {
+
+// Hashed between two looks at the cancel flag, and reported as progress.
+constexpr std::uint64_t kStep = std::uint64_t{8} << 20;
+// Small tensors are taken by threads in runs of about this many bytes.
+constexpr std::uint64_t kRun = std::uint64_t{4} << 20;
+
+// One verification: threads take runs of tensors until none are left.
+class Verification {
+ public:
+  Verification(const Model& model, const VerifyOptions& options)
+      : model_(model),
+        options_(options),
+        total_(model.data_end() - model.data_begin()) {}
+
+  Result<VerifyReport> run() {
+    const auto start = std::chrono::steady_clock::now();
+    WEIG_TRY(model_.check_structure());
+    report_.tensors = model_.size();
+    check_sections();
+    const unsigned threads =
+        std::max(1u, options_.threads ? options_.threads : os::usable_cpus());
+    std::vector<std::thread> pool;
+    for (unsigned i = 1; i < threads; ++i) pool.emplace_back([this] { work(); });
+    work();
+    for (std::thread& thread : pool) thread.join();
+    if (stopped_) return Error(Code::cancelled, "verification was stopped");
+    if (failure_) return *std::move(failure_);
+    std::ranges::stable_sort(report_.damages, {}, &Damage::begin);
+    report_.bytes = done_;
+    report_.tensors_with_digest = with_digest_;
+    report_.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return std::move(report_);
+  }
+
+ private:
+  void add(Error error, std::uint64_t begin, std::uint64_t end) {
+    const std::lock_guard lock(mutex_);
+    report_.damages.push_back({std::move(error).file(model_.path()), begin, end});
+  }
+
+  // All sections; one whose bytes are damaged does not hide the others.
+  void check_sections() {
+    const detail::Claim& claim = detail::ViewAccess::claim(model_.view());
+    std::uint64_t end = claim.core_end;
+    for (std::uint64_t at = claim.sections_begin; at < claim.core_end;
+         at += sizeof(disk::SectionEntry)) {
+      const disk::SectionEntry entry = load_section(claim.core + at);
+      const auto kind = static_cast<disk::SectionKind>(entry.kind);
+      auto bytes = model_.section(kind);
+      if (!bytes) {
+        add(std::move(bytes).error(), entry.offset, entry.offset + entry.size);
+      } else if (kind == disk::SectionKind::digests) {
+        has_digests_ = true;
+      } else if (kind == disk::SectionKind::metadata) {
+        if (auto metadata = model_.metadata(); !metadata)
+          add(std::move(metadata).error(), entry.offset, entry.offset + entry.size);
+      }
+      check_zeros(end, entry.offset, "before a section");
+      end = entry.offset + entry.size;
+    }
+    if (!claim.sealed) return;
+    check_zeros(end, claim.data_begin, "before the data");
+    check_zeros(sizeof(disk::Header), claim.meta_offset, "before the tensor table");
+    check_strings(claim);
+    const auto first = model_[0];
+    check_zeros(claim.data_begin, first ? first->data_offset() : claim.data_end,
+                "before the first tensor");
+  }
+
+  // Names and shapes cover their region, or what is between them is zero.
+  void check_strings(const detail::Claim& claim) {
+    struct Range {
+      std::uint64_t begin;
+      std::uint64_t end;
+    };
+    std::vector<Range> ranges;
+    ranges.reserve(2 * claim.tensor_count);
+    for (std::uint64_t i = 0; i < claim.tensor_count; ++i) {
+      const disk::TensorMeta meta =
+          load_meta(claim.core + claim.meta_offset + i * sizeof(disk::TensorMeta));
+      if (const auto tensor = model_[i])
+        ranges.push_back(
+            {meta.name_offset, meta.name_offset + tensor->name().size() + 1});
+      if (meta.shape_count > 0)
+        ranges.push_back({meta.shape_offset, meta.shape_offset + 8 * meta.shape_count});
+    }
+    std::ranges::sort(ranges, {}, &Range::begin);
+    std::uint64_t end = claim.strings_begin;
+    for (const Range& range : ranges) {
+      check_zeros(end, range.begin, "between names and shapes");
+      end = std::max(end, range.end);
+    }
+    check_zeros(end, claim.strings_end, "behind names and shapes");
+  }
+
+  void check_zeros(std::uint64_t begin, std::uint64_t end, const char* where) {
+    if (begin >= end) return;
+    const Bytes gap = model_.mapped().subspan(begin, end - begin);
+    const auto bad =
+        std::ranges::find_if(gap, [](std::byte b) { return b != std::byte{0}; });
+    if (bad == gap.end()) return;
+    const std::uint64_t at = begin + static_cast<std::uint64_t>(bad - gap.begin());
+    add(Error(Code::corrupt, std::string("padding ") + where + " is not zero").at(at),
+        begin, end);
+  }
+
+  // Takes the next run: tensors [first, last), whole, each with the gap behind it.
+  bool take(std::uint64_t& first, std::uint64_t& last) {
+    const std::lock_guard lock(mutex_);
+    if (next_ == model_.size() || stopped_ || failure_) return false;
+    first = next_;
+    std::uint64_t bytes = 0;
+    while (next_ < model_.size() && bytes < kRun) {
+      const auto tensor = model_[next_++];
+      if (!tensor) {
+        failure_ = tensor.error();
+        return false;
+      }
+      bytes += tensor->byte_count();
+    }
+    last = next_;
+    return true;
+  }
+
+  void work() {
+    Hasher hasher;
+    std::uint64_t first = 0;
+    std::uint64_t last = 0;
+    while (take(first, last))
+      for (std::uint64_t i = first; i < last && !stopped_; ++i)
+        if (auto status = check(static_cast<std::uint32_t>(i), hasher); !status) {
+          const std::lock_guard lock(mutex_);
+          failure_ = std::move(status).error();
+          return;
+        }
+  }
+
+  Status check(std::uint32_t ordinal, Hasher& hasher) {
+    WEIG_TRY_ASSIGN(tensor, model_[ordinal]);
+    WEIG_TRY_ASSIGN(owner, model_.owner(ordinal));
+    if (owner == ordinal) {
+      hasher.reset();
+      for (Bytes rest = tensor.bytes(); !rest.empty() && !stopped_;) {
+        const Bytes step = rest.first(std::min<std::uint64_t>(rest.size(), kStep));
+        hasher.update(step);
+        rest = rest.subspan(step.size());
+        progress(step.size());
+      }
+    }
+    WEIG_TRY(check_gap(ordinal, tensor));
+    if (!has_digests_ || stopped_) return {};
+    WEIG_TRY_ASSIGN(stored, model_.digest(ordinal));
+    const Digest digest = owner == ordinal ? hasher.digest() : xxh3_128(tensor.bytes());
+    ++with_digest_;
+    if (stored && digest != *stored)
+      add(Error(Code::checksum, "the bytes differ from their digest")
+              .tensor(tensor.name())
+              .at(tensor.data_offset())
+              .found(to_hex(digest))
+              .expected(to_hex(*stored)),
+          tensor.data_offset(), tensor.data_offset() + tensor.byte_count());
+    return {};
+  }
+
+  // Zeros between this tensor and the next, or the trailer.
+  Status check_gap(std::uint32_t ordinal, const Tensor& tensor) {
+    if (!model_.sealed()) return {};
+    const std::uint64_t begin = tensor.data_offset() + tensor.byte_count();
+    std::uint64_t end = model_.data_end();
+    if (ordinal + std::uint64_t{1} < model_.size()) {
+      WEIG_TRY_ASSIGN(next, model_[ordinal + std::uint64_t{1}]);
+      end = next.data_offset();
+    }
+    check_zeros(begin, end, "behind a tensor");  // nothing if the next is an alias
+    return {};
+  }
+
+  void progress(std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    done_ += bytes;
+    if (options_.progress && !stopped_ && !options_.progress(done_, total_))
+      stopped_ = true;
+  }
+
+  const Model& model_;
+  const VerifyOptions& options_;
+  const std::uint64_t total_;
+  VerifyReport report_;
+  bool has_digests_ = false;
+  std::atomic<bool> stopped_ = false;
+  std::atomic<std::uint64_t> with_digest_ = 0;
+
+  std::mutex mutex_;  // guards what follows, the report's damages and the callback
+  std::uint64_t next_ = 0;
+  std::uint64_t done_ = 0;
+  std::optional<Error> failure_;
+};
+
+}  // namespace
+
+Result<VerifyReport> verify(const Model& model, const VerifyOptions& options) {
+  if (model.mapped().size() < model.file_size())
+    return Error(Code::invalid_argument, "the model was opened for metadata only")
+        .file(model.path());
+  return Verification(model, options).run();
+}
+
+}  // namespace weig

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writer: data first, in file order; then the front, whose digests are now known; then,
+// when all of that is on disk, the trailer; then the name (docs/format.md, "Writing").
+#include <weig/writer.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/digest.h"
+#include "core/layout.h"
+#include "core/try.h"
+#include "store/sink.h"
+
+namespace weig {
+
+struct Writer::Impl {
+  Impl(std::unique_ptr<Sink> a_sink, Plan a_plan, Front a_front)
+      : sink(std::move(a_sink)),
+        plan(std::move(a_plan)),
+        front(std::move(a_front)),
+        pieces(*sink, front.data_offset),
+        digests(plan.size()) {}
+
+  std::unique_ptr<Sink> sink;
+  Plan plan;
+  Front front;
+  PieceWriter pieces;  // after `sink`: its thread ends before the sink does
+  std::vector<Digest> digests;
+  Hasher hasher;
+  std::uint32_t ordinal = 0;  // the tensor being written
+  std::uint64_t done = 0;     // bytes of it
+  Status outcome;             // the first failure sticks
+
+  Error fail(Error error) {
+    outcome = error;
+    return error;
+  }
+
+  // Moves on to the next tensor that wants bytes: closes what is full, pads up to what
+  // comes, and answers for aliases and empty tensors.
+  Status settle() {
+    const auto count = static_cast<std::uint32_t>(plan.size());
+    while (ordinal < count &&
+           (plan.is_alias(ordinal) || done == plan.byte_count(ordinal))) {
+      if (plan.is_alias(ordinal)) {
+        digests[ordinal] = digests[ordinal - 1];
+      } else {
+        digests[ordinal] = hasher.digest();
+        hasher.reset();
+      }
+      done = 0;
+      ++ordinal;
+    }
+    if (ordinal < count && done == 0)
+      WEIG_TRY(pieces.append_zeros(front.data_offset + plan.offset(ordinal) -
+                                   pieces.offset()));
+    return {};
+  }
+
+  Result<Digest> publish() {
+    const std::uint64_t trailer_at = front.file_size - sizeof(disk::Trailer);
+    WEIG_TRY(pieces.append_zeros(trailer_at - pieces.offset()));
+    WEIG_TRY(pieces.finish());
+    const auto trailer = seal(front, digests);
+    WEIG_TRY(write_in_cuts(*sink, 0, front.bytes));
+    WEIG_TRY(sink->sync());
+    WEIG_TRY(sink->write(trailer_at, trailer));
+    WEIG_TRY(sink->sync());
+    WEIG_TRY(sink->publish());
+    return Digest{load<std::uint64_t>(trailer.data() + 16),
+                  load<std::uint64_t>(trailer.data() + 24)};
+  }
+};
+
+Writer::Writer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Writer::Writer(Writer&&) noexcept = default;
+Writer& Writer::operator=(Writer&&) noexcept = default;
+Writer::~Writer() = default;
+
+Result<Writer> Writer::create(const std::string& path,
+                              std::span<const TensorSpec> specs, const Plan& plan,
+                              WriterOptions options) {
+  WEIG_TRY_ASSIGN(sink, file_sink(path, options.existing));
+  return create(std::move(sink), specs, plan, std::move(options));
+}
+
+Result<Writer> Writer::create(std::unique_ptr<Sink> sink,
+                              std::span<const TensorSpec> specs, const Plan& plan,
+                              WriterOptions options) {
+  WEIG_TRY_ASSIGN(front, build_front(specs, plan, options.sections));
+  WEIG_TRY(sink->reserve(front.file_size));
+  return Writer(std::make_unique<Impl>(std::move(sink), plan, std::move(front)));
+}
+
+Result<std::span<std::byte>> Writer::space() {
+  if (!impl_->outcome) return impl_->outcome.error();
+  if (auto status = impl_->settle(); !status)
+    return impl_->fail(std::move(status).error());
+  if (impl_->ordinal == impl_->plan.size()) return std::span<std::byte>();
+  auto room = impl_->pieces.space();
+  if (!room) return impl_->fail(std::move(room).error());
+  const std::uint64_t left = impl_->plan.byte_count(impl_->ordinal) - impl_->done;
+  return room->first(std::min<std::uint64_t>(room->size(), left));
+}
+
+Status Writer::advance(std::size_t bytes) {
+  if (!impl_->outcome) return impl_->outcome;
+  WEIG_TRY_ASSIGN(room, space());
+  if (bytes > room.size())
+    return impl_->fail(
+        Error(Code::invalid_argument, "more bytes than there was space for")
+            .found(bytes)
+            .expected(room.size()));
+  impl_->hasher.update(room.first(bytes));
+  impl_->done += bytes;
+  if (auto status = impl_->pieces.advance(bytes); !status)
+    return impl_->fail(std::move(status).error());
+  return {};
+}
+
+Status Writer::append(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    WEIG_TRY_ASSIGN(room, space());
+    if (room.empty())
+      return impl_->fail(
+          Error(Code::invalid_argument, "more bytes than the planned tensors have"));
+    const std::size_t size = std::min(room.size(), bytes.size());
+    std::memcpy(room.data(), bytes.data(), size);
+    WEIG_TRY(advance(size));
+    bytes = bytes.subspan(size);
+  }
+  return {};
+}
+
+Result<Digest> Writer::finish() {
+  WEIG_TRY_ASSIGN(room, space());
+  if (!room.empty())
+    return impl_->fail(
+        Error(Code::invalid_argument, "the planned tensors have more bytes than came")
+            .found("record " + std::to_string(impl_->ordinal) + " after " +
+                   std::to_string(impl_->done) + " bytes")
+            .expected(impl_->plan.byte_count(impl_->ordinal)));
+  auto file_id = impl_->publish();
+  if (!file_id) return impl_->fail(std::move(file_id).error());
+  impl_->outcome = Error(Code::invalid_argument, "the file is finished already");
+  return file_id;
+}
+
+std::uint64_t Writer::file_size() const noexcept { return impl_->front.file_size; }
+
+Result<Digest> save(const std::string& path, std::span<const TensorData> tensors,
+                    std::string_view metadata, Existing existing) {
+  std::vector<TensorSpec> specs;
+  specs.reserve(tensors.size());
+  for (const TensorData& tensor : tensors) specs.push_back(tensor.spec);
+  WEIG_TRY_ASSIGN(plan, Plan::make(specs));
+  for (std::uint32_t ordinal = 0; ordinal < plan.size(); ++ordinal) {
+    const TensorData& tensor = tensors[plan.order()[ordinal]];
+    if (tensor.bytes.size() != plan.byte_count(ordinal))
+      return Error(Code::invalid_argument,
+                   "the bytes given differ from dtype and shape")
+          .tensor(tensor.spec.name)
+          .found(tensor.bytes.size())
+          .expected(plan.byte_count(ordinal));
+  }
+  WriterOptions options{.existing = existing, .sections = {}};
+  if (!metadata.empty()) {
+    const Bytes bytes = bytes_of(metadata);
+    options.sections.push_back(
+        {disk::SectionKind::metadata, std::vector(bytes.begin(), bytes.end())});
+  }
+  WEIG_TRY_ASSIGN(writer, Writer::create(path, specs, plan, std::move(options)));
+  for (std::uint32_t ordinal = 0; ordinal < plan.size(); ++ordinal)
+    if (!plan.is_alias(ordinal))
+      WEIG_TRY(writer.append(tensors[plan.order()[ordinal]].bytes));
+  return writer.finish();
+}
+
+}  // namespace weig
