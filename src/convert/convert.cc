@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// convert: from sources to one WEIG file, streaming.
+#include <weig/convert.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <unordered_map>
+
+#include <weig/metadata.h>
+
+#include "convert/other_files.h"
+#include "convert/sha256.h"
+#include "convert/source_header.h"
+#include "convert/sources.h"
+#include "core/byteswap.h"
+#include "core/try.h"
+
+namespace weig {
+namespace {
+
+// Tensors that follow each other closely in the source are read in pieces of this size,
+// so that a million small ones are not a million calls.
+constexpr std::uint64_t kWindow = std::uint64_t{1} << 20;
+constexpr std::uint64_t kSmall = std::uint64_t{64} << 10;
+
+std::string target_name(const std::string& source) {
+  const std::filesystem::path path(source);
+  if (os::is_folder(source)) return (path / "model.weig").string();
+  std::filesystem::path target = path;
+  if (path.extension() == ".safetensors")
+    return target.replace_extension("weig").string();
+  return target.string() + ".weig";
+}
+
+// Where to write, and proof that it is none of the inputs.
+Result<std::string> choose_target(std::span<const std::string> sources,
+                                  const std::string& given, const Sources& opened) {
+  std::string target = given;
+  if (target.empty()) {
+    WEIG_TRY_ASSIGN(chosen, default_target(sources));
+    target = std::move(chosen);
+  } else if (os::is_folder(target)) {
+    if (sources.size() != 1)
+      return Error(Code::invalid_argument,
+                   "several sources need a file's name, not a "
+                   "folder's, for the output")
+          .file(target);
+    const auto name = std::filesystem::path(target_name(sources[0])).filename();
+    target = (std::filesystem::path(target) / name).string();
+  }
+  const auto id = os::file_id(target);
+  if (!id) return target;  // it does not exist, or the Writer will say why not
+  const auto refuse = [&](const std::string& source) {
+    return Error(Code::exists, "the output is one of the sources")
+        .file(target)
+        .found(source);
+  };
+  for (const SourceFile& source : opened.files)
+    if (source.file.id() == *id) return refuse(source.file.path());
+  for (const std::string& index : opened.index_files)
+    if (const auto other = os::file_id(index); other && *other == *id)
+      return refuse(index);
+  for (const std::string& name : opened.other_files) {
+    const std::string path = (std::filesystem::path(opened.folder) / name).string();
+    if (const auto other = os::file_id(path); other && *other == *id)
+      return refuse(path);
+  }
+  return target;
+}
+
+// Reads tensors of one file, small neighbours through a window.
+class SourceReader {
+ public:
+  explicit SourceReader(const os::InputFile& file) : file_(file) {}
+
+  Status read(std::uint64_t offset, MutableBytes out) {
+    if (out.size() > kSmall) return file_.read(offset, out);
+    if (offset < begin_ || !fits(offset - begin_, out.size(), bytes_.size())) {
+      const bool follows = offset >= end_ && offset - end_ <= kSmall;
+      end_ = offset + out.size();
+      if (!follows) return file_.read(offset, out);
+      begin_ = offset;
+      bytes_.resize(std::min(kWindow, file_.size() - offset));
+      WEIG_TRY(file_.read(offset, bytes_));
+    }
+    end_ = offset + out.size();
+    std::memcpy(out.data(), bytes_.data() + (offset - begin_), out.size());
+    return {};
+  }
+
+ private:
+  const os::InputFile& file_;
+  std::vector<std::byte> bytes_;
+  std::uint64_t begin_ = 0;  // of the window
+  std::uint64_t end_ = 0;    // of the last read
+};
+
+// One conversion, step by step.
+class Conversion {
+ public:
+  Conversion(Sources sources, const ConvertOptions& options)
+      : sources_(std::move(sources)), options_(options) {}
+
+  Status run(const std::string& target) {
+    const auto start = std::chrono::steady_clock::now();
+    make_specs();
+    auto plan = Plan::make(specs_);
+    if (!plan) return std::move(plan).error().file(sources_.files[0].file.path());
+    plan_ = *std::move(plan);
+    WEIG_TRY_ASSIGN(sections, make_sections());
+    WEIG_TRY_ASSIGN(writer, Writer::create(target, specs_, plan_,
+                                           {.existing = options_.existing,
+                                            .sections = std::move(sections)}));
+    WEIG_TRY(copy_data(writer));
+    report.file_size = writer.file_size();
+    WEIG_TRY_ASSIGN(id, writer.finish());
+    report.file_id = id;
+    report.output = target;
+    report.padding_bytes = plan_.data_bytes() - report.data_bytes;
+    for (const SourceFile& source : sources_.files)
+      report.sources.push_back(source.file.path());
+    report.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return {};
+  }
+
+  ConvertReport report;
+
+ private:
+  const Manifest::Entry& entry(const SourceTensor& tensor) const {
+    return sources_.files[tensor.file].manifest.entries()[tensor.entry];
+  }
+
+  void make_specs() {
+    // Share numbers are per file; one after the other they are numbers for all.
+    std::uint32_t base = 0;
+    std::vector<std::uint32_t> bases;
+    for (const SourceFile& source : sources_.files) {
+      bases.push_back(base);
+      for (const auto& e : source.manifest.entries())
+        if (e.shares != TensorSpec::kOwn)
+          base = std::max(base, bases.back() + e.shares + 1);
+    }
+    specs_.reserve(sources_.tensors.size());
+    for (const SourceTensor& tensor : sources_.tensors) {
+      const Manifest& manifest = sources_.files[tensor.file].manifest;
+      const Manifest::Entry& e = entry(tensor);
+      specs_.push_back({.name = manifest.name(e),
+                        .dtype = e.dtype,
+                        .shape = manifest.shape(e),
+                        .shares = e.shares == TensorSpec::kOwn
+                                      ? TensorSpec::kOwn
+                                      : bases[tensor.file] + e.shares});
+    }
+  }
+
+  Result<std::vector<SectionBytes>> make_sections() {
+    std::vector<SectionBytes> sections;
+    std::optional<std::string> metadata = sources_.metadata;
+    if (options_.source_hash == SourceHash::sha256) {
+      WEIG_TRY_ASSIGN(text, with_hashes(metadata));
+      metadata = std::move(text);
+    }
+    if (metadata) {
+      const Bytes bytes = bytes_of(*metadata);
+      sections.push_back(
+          {disk::SectionKind::metadata, std::vector(bytes.begin(), bytes.end())});
+    }
+    WEIG_TRY(add_source_section(sections, metadata));
+    add_quantization_section(sections);
+    return sections;
+  }
+
+  // The metadata with the SHA-256 of each source file.
+  Result<std::string> with_hashes(const std::optional<std::string>& text) {
+    Metadata metadata;
+    if (text) {
+      WEIG_TRY_ASSIGN(parsed, Metadata::parse(*text));
+      metadata = std::move(parsed);
+    }
+    for (const SourceFile& source : sources_.files) {
+      WEIG_TRY_ASSIGN(hash, sha256_of(source.file, options_.progress));
+      std::string key(kSourceHashKey);
+      if (sources_.files.size() > 1)
+        key += "." + std::filesystem::path(source.file.path()).filename().string();
+      metadata.set(key, hash);
+    }
+    return metadata.text();
+  }
+
+  Status add_source_section(std::vector<SectionBytes>& sections,
+                            const std::optional<std::string>& metadata) {
+    if (sources_.files.size() != 1 || sources_.files[0].header.empty()) return {};
+    const SourceFile& source = sources_.files[0];
+    // Specs of a single source are its entries.
+    sections.push_back(
+        {disk::SectionKind::source,
+         make_source_section(source.header, source.header_file_size,
+                             source.header_order, specs_, plan_, metadata)});
+    report.exact_source = true;
+    return {};
+  }
+
+  void add_quantization_section(std::vector<SectionBytes>& sections) {
+    if (sources_.files.size() != 1 || sources_.files[0].quantization.empty()) return;
+    // Entry ordinals are the old file's, and so are the manifest's entries.
+    std::vector<std::uint32_t> ordinal_of(specs_.size());
+    for (std::uint32_t ordinal = 0; ordinal < plan_.size(); ++ordinal)
+      ordinal_of[plan_.order()[ordinal]] = ordinal;
+    std::vector<Quantization> entries = sources_.files[0].quantization;
+    const auto moved = [&](std::uint32_t old) {
+      return old == disk::kNone || old >= ordinal_of.size() ? old : ordinal_of[old];
+    };
+    for (Quantization& q : entries) {
+      q.tensor = moved(q.tensor);
+      q.scale = moved(q.scale);
+      q.zero_point = moved(q.zero_point);
+      q.scale2 = moved(q.scale2);
+    }
+    std::ranges::sort(entries, {}, &Quantization::tensor);
+    std::vector<std::byte> bytes(8 + entries.size() * sizeof(Quantization));
+    store(bytes.data(), static_cast<std::uint32_t>(entries.size()));
+    std::byte* at = bytes.data() + 8;
+    for (const Quantization& q : entries)
+      for (const std::uint32_t field : {q.tensor, q.scheme, q.axis, q.block, q.scale,
+                                        q.zero_point, q.scale2, q.zero}) {
+        store(at, field);
+        at += sizeof field;
+      }
+    sections.push_back({disk::SectionKind::quantization, std::move(bytes)});
+  }
+
+  Status copy_data(Writer& writer) {
+    std::vector<SourceReader> readers;
+    readers.reserve(sources_.files.size());
+    for (const SourceFile& source : sources_.files) readers.emplace_back(source.file);
+    std::uint64_t total = 0;
+    for (std::uint32_t ordinal = 0; ordinal < plan_.size(); ++ordinal) {
+      report.aliases += plan_.is_alias(ordinal) ? 1 : 0;
+      total += plan_.is_alias(ordinal) ? 0 : plan_.byte_count(ordinal);
+    }
+    report.tensors = plan_.size();
+    report.data_bytes = total;
+    std::uint64_t done = 0;
+    std::uint64_t told = 0;
+    for (std::uint32_t ordinal = 0; ordinal < plan_.size(); ++ordinal) {
+      if (plan_.is_alias(ordinal)) continue;
+      const SourceTensor& tensor = sources_.tensors[plan_.order()[ordinal]];
+      const SourceFile& source = sources_.files[tensor.file];
+      const Manifest::Entry& e = entry(tensor);
+      const std::uint32_t unit =
+          source.manifest.big_endian ? dtype_info(e.dtype)->swap_unit : 1;
+      for (std::uint64_t at = 0; at < e.size;) {
+        WEIG_TRY_ASSIGN(room, writer.space());
+        const MutableBytes bytes = room;  // ends on a multiple of 64 or with the tensor
+        WEIG_TRY(readers[tensor.file].read(e.begin + at, bytes));
+        swap_in_place(bytes, unit);
+        WEIG_TRY(writer.advance(bytes.size()));
+        at += bytes.size();
+        done += bytes.size();
+        if (done - told < kWindow && done < total) continue;
+        told = done;
+        if (options_.progress && !options_.progress(done, total))
+          return Error(Code::cancelled, "conversion was stopped");
+      }
+    }
+    return {};
+  }
+
+  Sources sources_;
+  const ConvertOptions& options_;
+  std::vector<TensorSpec> specs_;
+  Plan plan_;
+};
+
+}  // namespace
+
+Result<std::string> default_target(std::span<const std::string> sources) {
+  if (sources.size() != 1)
+    return Error(Code::invalid_argument, "several sources need a name for the output");
+  return target_name(sources[0]);
+}
+
+Result<ConvertReport> convert(std::span<const std::string> sources,
+                              const std::string& target,
+                              const ConvertOptions& options) {
+  WEIG_TRY_ASSIGN(opened, open_sources(sources, options));
+  WEIG_TRY_ASSIGN(path, choose_target(sources, target, opened));
+  if (options.existing == Existing::refuse && os::exists(path))
+    return Error(Code::exists, "the output exists already").file(path);
+  std::vector<std::string> warnings = opened.warnings;
+  for (const SourceFile& source : opened.files)
+    for (const std::string& warning : source.manifest.warnings)
+      warnings.push_back(source.file.path() + ": " + warning);
+  OtherFileCopies copies;
+  if (options.other_files == OtherFiles::copy) {
+    WEIG_TRY_ASSIGN(planned, OtherFileCopies::plan(opened, path, options.existing));
+    copies = std::move(planned);
+  }
+  std::vector<std::string> other_files = opened.other_files;
+  Conversion conversion(std::move(opened), options);
+  WEIG_TRY(conversion.run(path));
+  WEIG_TRY(copies.run());
+  conversion.report.warnings = std::move(warnings);
+  conversion.report.other_files = std::move(other_files);
+  return std::move(conversion.report);
+}
+
+}  // namespace weig

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// export_file: from a WEIG file to safetensors, streaming.
+#include <weig/convert.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include <weig/metadata.h>
+#include <weig/model.h>
+
+#include "convert/source_header.h"
+#include "core/digest.h"
+#include "core/text.h"
+#include "core/try.h"
+#include "formats/safetensors.h"
+#include "os/os.h"
+#include "store/sink.h"
+
+namespace weig {
+namespace {
+
+// Hashed and handed on at once: stays in a core's cache.
+constexpr std::uint64_t kStep = std::uint64_t{1} << 20;
+
+// What will be written: a header, then tensors in this order.
+struct Target {
+  std::string header;
+  std::vector<std::uint32_t> ordinals;
+  bool exact = false;
+};
+
+Result<std::optional<Target>> original_target(const Model& model) {
+  WEIG_TRY_ASSIGN(header, restore_source_header(model.view()));
+  if (!header) return std::optional<Target>();
+  WEIG_TRY_ASSIGN(origin, model.source());
+  WEIG_TRY_ASSIGN(manifest, parse_source_header(*header, origin->file_size));
+  Target target{.header = std::move(*header), .ordinals = {}, .exact = true};
+  for (const Manifest::Entry& entry : manifest.entries()) {
+    WEIG_TRY_ASSIGN(tensor, model.tensor(manifest.name(entry)));
+    if (tensor.byte_count() != entry.size)
+      return Error(Code::corrupt, "the source section disagrees with the tensor's size")
+          .tensor(tensor.name())
+          .found(entry.size)
+          .expected(tensor.byte_count());
+    target.ordinals.push_back(tensor.ordinal());
+  }
+  if (!manifest.covers_file)
+    return Error(Code::corrupt, "the source section's tensors are not the whole file");
+  return std::optional(std::move(target));
+}
+
+Status check_representable(const Tensor& tensor) {
+  const auto refuse = [&](std::string what) {
+    return Error(Code::unsupported, std::move(what)).tensor(tensor.name());
+  };
+  if (!safetensors_dtype_name(tensor.dtype()))
+    return refuse("safetensors cannot hold this element type")
+        .found(std::string(dtype_name(tensor.dtype())));
+  if (tensor.name() == "__metadata__")
+    return refuse("safetensors cannot hold a tensor of this name");
+  const DtypeInfo& info = *dtype_info(tensor.dtype());
+  if (tensor.element_count() * info.block_bytes % info.block_elements != 0)
+    return refuse("safetensors cannot hold elements that do not fill whole bytes")
+        .found(std::to_string(tensor.element_count()) + " of " +
+               std::string(info.name));
+  return {};
+}
+
+// The metadata as safetensors can hold it, without what convert() added.
+Result<std::optional<std::string>> plain_metadata(const Model& model) {
+  WEIG_TRY_ASSIGN(text, model.metadata_text());
+  if (!text) return std::optional<std::string>();
+  WEIG_TRY_ASSIGN(metadata, model.metadata());
+  Metadata plain;
+  for (const Metadata::Entry& entry : metadata.entries()) {
+    if (entry.key.starts_with(kSourceKeys)) continue;
+    if (entry.type != "string" || entry.hex)
+      return Error(Code::unsupported,
+                   "safetensors cannot hold metadata that is no text")
+          .found(in_quotes(entry.key) + " of type " + entry.type);
+    plain.add(entry);
+  }
+  if (plain.entries().empty() && !metadata.entries().empty())
+    return std::optional<std::string>();
+  return std::optional(plain.text());
+}
+
+Result<Target> canonical_target(const Model& model,
+                                std::vector<std::string>& warnings) {
+  struct Item {
+    std::string_view name;
+    int type_order;
+    std::uint32_t ordinal;
+  };
+  std::vector<Item> items;
+  std::uint64_t copies = 0;
+  for (const Result<Tensor>& tensor : model.tensors()) {
+    if (!tensor) return tensor.error();
+    WEIG_TRY(check_representable(*tensor));
+    WEIG_TRY_ASSIGN(owner, model.owner(tensor->ordinal()));
+    copies += owner != tensor->ordinal() ? 1 : 0;
+    items.push_back(
+        {tensor->name(), safetensors_type_order(tensor->dtype()), tensor->ordinal()});
+  }
+  if (copies > 0)
+    warnings.push_back(std::to_string(copies) +
+                       " tensors share the bytes of others; safetensors cannot say so: "
+                       "they are written again");
+  std::ranges::sort(items, [](const Item& a, const Item& b) {
+    return a.type_order != b.type_order ? a.type_order < b.type_order : a.name < b.name;
+  });
+  WEIG_TRY_ASSIGN(metadata, plain_metadata(model));
+  SafetensorsHeader header(metadata ? std::optional<std::string_view>(*metadata)
+                                    : std::nullopt);
+  Target target;
+  for (const Item& item : items) {
+    WEIG_TRY_ASSIGN(tensor, model[item.ordinal]);
+    header.add(tensor.name(), tensor.dtype(), tensor.shape(), tensor.byte_count());
+    target.ordinals.push_back(item.ordinal);
+  }
+  target.header = header.finish();
+  return target;
+}
+
+// Streams the tensors, each checked against its digest.
+Status write_tensors(const Model& model, const Target& target, std::uint64_t total,
+                     const Progress& progress, PieceWriter& out) {
+  Hasher hasher;
+  for (const std::uint32_t ordinal : target.ordinals) {
+    WEIG_TRY_ASSIGN(tensor, model[ordinal]);
+    hasher.reset();
+    for (Bytes rest = tensor.bytes(); !rest.empty();) {
+      const Bytes step = rest.first(std::min<std::uint64_t>(rest.size(), kStep));
+      hasher.update(step);
+      WEIG_TRY(out.append(step));
+      rest = rest.subspan(step.size());
+      if (progress && !progress(out.offset(), total))
+        return Error(Code::cancelled, "export was stopped");
+    }
+    WEIG_TRY_ASSIGN(stored, model.digest(ordinal));
+    if (stored && *stored != hasher.digest())
+      return Error(Code::checksum, "the bytes differ from their digest")
+          .tensor(tensor.name())
+          .at(tensor.data_offset())
+          .found(to_hex(hasher.digest()))
+          .expected(to_hex(*stored));
+  }
+  return {};
+}
+
+Result<ExportReport> export_model(const Model& model, const std::string& path,
+                                  const ExportOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  ExportReport report;
+  report.output = path;
+  WEIG_TRY_ASSIGN(original, original_target(model));
+  if (!original) {
+    WEIG_TRY_ASSIGN(canonical, canonical_target(model, report.warnings));
+    original = std::move(canonical);
+  }
+  const Target& target = *original;
+  std::uint64_t total = target.header.size();
+  for (const std::uint32_t ordinal : target.ordinals) {
+    WEIG_TRY_ASSIGN(tensor, model[ordinal]);
+    total += tensor.byte_count();
+  }
+  WEIG_TRY_ASSIGN(sink, file_sink(path, options.existing));
+  WEIG_TRY(sink->reserve(total));
+  PieceWriter out(*sink, 0);
+  WEIG_TRY(out.append(bytes_of(target.header)));
+  WEIG_TRY(write_tensors(model, target, total, options.progress, out));
+  WEIG_TRY(out.finish());
+  WEIG_TRY(sink->sync());
+  WEIG_TRY(sink->publish());
+  report.tensors = model.size();
+  report.file_size = total;
+  report.exact = target.exact;
+  report.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+}  // namespace
+
+Result<ExportReport> export_file(const std::string& source, const std::string& target,
+                                 const ExportOptions& options) {
+  WEIG_TRY_ASSIGN(model, Model::open(source, {.unsealed = Unsealed::accept}));
+  if (const auto id = os::file_id(target)) {
+    WEIG_TRY_ASSIGN(source_id, os::file_id(source));
+    if (*id == source_id)
+      return Error(Code::exists, "the output is the source").file(target);
+  }
+  auto report = export_model(model, target, options);
+  if (!report && report.error().fields().file.empty())
+    return std::move(report).error().file(source);
+  return report;
+}
+
+}  // namespace weig

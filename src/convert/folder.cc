@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model's folder: which of its files hold the weights, and which tensors count. The
+// index decides, where there is one.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <unordered_map>
+
+#include "convert/sources.h"
+#include "core/text.h"
+#include "core/try.h"
+#include "formats/json.h"
+
+namespace weig {
+namespace {
+
+namespace ondemand = simdjson::ondemand;
+
+constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
+constexpr std::string_view kWeightsSuffix = ".safetensors";
+// Files that hold weights in some format: never "other files".
+constexpr auto kWeightSuffixes = std::to_array<std::string_view>(
+    {".safetensors", ".weig", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".onnx", ".npz",
+     ".npy", ".h5", ".msgpack", ".part"});
+constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{1} << 30;
+constexpr std::size_t kNamesShown = 5;
+
+// What the index says: from tensor to file, both as it spells them.
+struct Index {
+  std::string path;
+  std::vector<std::string> shards;  // in order of first use
+  std::vector<std::pair<std::string, std::uint32_t>> tensors;
+};
+
+std::string join(const std::string& folder, const std::string& name) {
+  return (std::filesystem::path(folder) / name).string();
+}
+
+// A few of many names, for a message.
+std::string some_of(const std::vector<std::string>& names) {
+  std::string out;
+  for (std::size_t i = 0; i < names.size() && i < kNamesShown; ++i) {
+    if (i > 0) out += ", ";
+    out += in_quotes(names[i]);
+  }
+  if (names.size() > kNamesShown)
+    out += " and " + std::to_string(names.size() - kNamesShown) + " more";
+  return out;
+}
+
+Result<std::vector<std::string>> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end;
+       !error && entry != end; entry.increment(error))
+    if (!entry->is_directory(error)) names.push_back(entry->path().filename().string());
+  if (error)
+    return os::system_error(Code::cannot_open, "read the folder", error.value())
+        .file(folder);
+  std::ranges::sort(names);
+  return names;
+}
+
+std::vector<std::string> ending_in(const std::vector<std::string>& names,
+                                   std::string_view suffix) {
+  std::vector<std::string> found;
+  std::ranges::copy_if(names, std::back_inserter(found), [&](const std::string& name) {
+    return name.ends_with(suffix) && !name.starts_with('.');
+  });
+  return found;
+}
+
+// "3" for "model-00001-of-00003.safetensors", 0 for names that are no shard's.
+std::uint64_t shard_count(std::string_view name) {
+  if (!name.ends_with(kWeightsSuffix)) return 0;
+  name.remove_suffix(kWeightsSuffix.size());
+  const std::size_t of = name.rfind("-of-");
+  if (of == name.npos) return 0;
+  const std::string_view count = name.substr(of + 4);
+  const std::size_t dash = name.rfind('-', of - 1);
+  if (of == 0 || dash == name.npos) return 0;
+  const std::string_view number = name.substr(dash + 1, of - dash - 1);
+  const auto digits = [](std::string_view text) {
+    return !text.empty() && text.size() <= 9 &&
+           text.find_first_not_of("0123456789") == text.npos;
+  };
+  if (!digits(number) || !digits(count)) return 0;
+  return std::stoull(std::string(count));
+}
+
+// Shards lie in the folder or below it, whatever the index says. Links are followed:
+// caches of model hubs are made of them.
+Status check_confined(const std::string& shard, const std::string& index) {
+  const auto refuse = [&](const char* what) {
+    return Error(Code::corrupt, std::string("the index names a file ") + what)
+        .file(index)
+        .found(in_quotes(shard));
+  };
+  if (shard.empty()) return refuse("without a name");
+  if (shard.find('\0') != shard.npos) return refuse("with a NUL character");
+  if (std::filesystem::path(shard).is_absolute()) return refuse("by an absolute path");
+  for (const auto& part : std::filesystem::path(shard))
+    if (part == "..") return refuse("outside the folder");
+  return {};
+}
+
+Status read_weight_map(ondemand::object map, Index& index) {
+  std::unordered_map<std::string, std::uint32_t> shard_number;
+  KeySet names;
+  for (auto field : map) {
+    std::string_view name;
+    std::string_view shard;
+    if (auto error = field.unescaped_key().get(name))
+      return json_error(error, "the index's weight_map").file(index.path);
+    std::string tensor(name);
+    if (!names.add(tensor))
+      return Error(Code::corrupt, "the index has the tensor twice")
+          .file(index.path)
+          .tensor(tensor);
+    if (auto error = field.value().get_string().get(shard))
+      return json_error(error, "the index's weight_map")
+          .file(index.path)
+          .tensor(tensor);
+    const auto [at, fresh] =
+        shard_number.emplace(shard, static_cast<std::uint32_t>(index.shards.size()));
+    if (fresh) {
+      index.shards.emplace_back(shard);
+      WEIG_TRY(check_confined(index.shards.back(), index.path));
+    }
+    index.tensors.emplace_back(std::move(tensor), at->second);
+  }
+  return {};
+}
+
+Result<Index> read_index(const std::string& path) {
+  WEIG_TRY_ASSIGN(file, os::InputFile::open(path));
+  if (file.size() > kMaxIndexBytes)
+    return Error(Code::limit, "the index is larger than allowed")
+        .file(path)
+        .found(file.size())
+        .expected("at most " + std::to_string(kMaxIndexBytes));
+  std::vector<std::byte> text(file.size() + simdjson::SIMDJSON_PADDING);
+  WEIG_TRY(file.read(0, MutableBytes(text).first(file.size())));
+  Index index;
+  index.path = path;
+  ondemand::parser parser;
+  ondemand::document document;
+  ondemand::object object;
+  if (auto error =
+          parser
+              .iterate(simdjson::padded_string_view(
+                  reinterpret_cast<const char*>(text.data()), file.size(), text.size()))
+              .get(document))
+    return json_error(error, "the index").file(path);
+  if (auto error = document.get_object().get(object))
+    return json_error(error, "the index is no JSON object").file(path);
+  bool found = false;
+  for (auto field : object) {
+    std::string_view key;
+    ondemand::value value;
+    if (auto error = field.unescaped_key().get(key))
+      return json_error(error, "the index").file(path);
+    const bool is_map = key == "weight_map";
+    if (auto error = field.value().get(value))
+      return json_error(error, "the index").file(path);
+    if (!is_map) {
+      std::string ignored;  // must be JSON all the same
+      if (auto status = append_canonical_json(ignored, value, 64); !status)
+        return std::move(status).error().file(path);
+      continue;
+    }
+    if (found) return Error(Code::corrupt, "the index has weight_map twice").file(path);
+    found = true;
+    ondemand::object map;
+    if (auto error = value.get_object().get(map))
+      return json_error(error, "the index's weight_map is no object").file(path);
+    WEIG_TRY(read_weight_map(map, index));
+  }
+  if (!found) return Error(Code::corrupt, "the index has no weight_map").file(path);
+  return index;
+}
+
+// All shards that are not there, with what they should hold, in one error.
+Status check_present(const std::string& folder, const Index& index) {
+  std::vector<std::string> missing;
+  std::vector<bool> is_missing(index.shards.size());
+  for (std::size_t i = 0; i < index.shards.size(); ++i) {
+    std::error_code error;
+    const auto status = std::filesystem::status(join(folder, index.shards[i]), error);
+    if (status.type() == std::filesystem::file_type::regular) continue;
+    is_missing[i] = true;
+    missing.push_back(index.shards[i]);
+  }
+  if (missing.empty()) return {};
+  std::vector<std::string> tensors;
+  for (const auto& [name, shard] : index.tensors)
+    if (is_missing[shard]) tensors.push_back(name);
+  return Error(Code::cannot_open,
+               "the index names files that are not there: " + some_of(missing) +
+                   ", with " + std::to_string(tensors.size()) +
+                   " tensors: " + some_of(tensors))
+      .file(index.path)
+      .found(std::to_string(index.shards.size() - missing.size()) + " of " +
+             std::to_string(index.shards.size()) + " files");
+}
+
+// Takes the tensors that the index lists, each from the file it names.
+Status choose_tensors(const Index& index, Sources& sources) {
+  std::vector<std::unordered_map<std::string_view, std::uint32_t>> entries(
+      sources.files.size());
+  for (std::size_t f = 0; f < sources.files.size(); ++f) {
+    const Manifest& manifest = sources.files[f].manifest;
+    for (std::uint32_t e = 0; e < manifest.entries().size(); ++e)
+      entries[f].emplace(manifest.name(manifest.entries()[e]), e);
+  }
+  std::unordered_map<std::string_view, std::uint32_t> chosen;
+  for (const auto& [name, shard] : index.tensors) {
+    const auto found = entries[shard].find(name);
+    if (found == entries[shard].end())
+      return Error(Code::corrupt, "the index says that " +
+                                      in_quotes(index.shards[shard]) +
+                                      " holds this tensor, and it does not")
+          .file(index.path)
+          .tensor(name);
+    sources.tensors.push_back({shard, found->second});
+    chosen.emplace(name, shard);
+  }
+  std::vector<std::string> superseded;
+  std::vector<std::string> unlisted;
+  for (const SourceFile& source : sources.files)
+    for (const auto& entry : source.manifest.entries()) {
+      const auto name = source.manifest.name(entry);
+      const auto found = chosen.find(name);
+      if (found == chosen.end()) {
+        unlisted.emplace_back(name);
+      } else if (&sources.files[found->second] != &source) {
+        superseded.emplace_back(name);
+      }
+    }
+  if (!superseded.empty())
+    sources.warnings.push_back("copies that the index supersedes, left out: " +
+                               some_of(superseded));
+  if (!unlisted.empty())
+    sources.warnings.push_back("tensors that the index does not list, left out: " +
+                               some_of(unlisted));
+  return {};
+}
+
+Result<Sources> open_indexed(const std::string& folder, const std::string& index_name,
+                             const ConvertOptions& options) {
+  WEIG_TRY_ASSIGN(index, read_index(join(folder, index_name)));
+  WEIG_TRY(check_present(folder, index));
+  Sources sources;
+  sources.index_files.push_back(index.path);
+  for (const std::string& shard : index.shards) {
+    WEIG_TRY_ASSIGN(source, open_source(join(folder, shard), options));
+    sources.files.push_back(std::move(source));
+  }
+  WEIG_TRY(choose_tensors(index, sources));
+  WEIG_TRY(merge_metadata(sources));
+  // One file, or a choice of several: in no case the one file that could be given back.
+  for (SourceFile& source : sources.files) source.header.clear();
+  return sources;
+}
+
+// The one weights file of a folder without an index.
+Result<std::string> only_weights_file(const std::string& folder,
+                                      const std::vector<std::string>& names) {
+  const auto weights = ending_in(names, kWeightsSuffix);
+  const auto preferred = std::ranges::find(weights, "model.safetensors");
+  const std::string name = preferred != weights.end()
+                               ? *preferred
+                               : (weights.size() == 1 ? weights[0] : std::string());
+  if (weights.empty())
+    return Error(Code::cannot_open, "the folder has no .safetensors file").file(folder);
+  const auto shard = std::ranges::find_if(
+      weights, [](const auto& file) { return shard_count(file) > 1; });
+  if (shard != weights.end() && preferred == weights.end())
+    return Error(Code::corrupt,
+                 "the folder has shards of a model but no index: " + some_of(weights))
+        .file(folder)
+        .expected("a file whose name ends in " + std::string(kIndexSuffix))
+        .hint("without it nothing tells whether the set is complete");
+  if (name.empty())
+    return Error(Code::invalid_argument,
+                 "the folder has several weights files: " + some_of(weights))
+        .file(folder)
+        .hint("give the files themselves");
+  return name;
+}
+
+}  // namespace
+
+Result<Sources> open_folder(const std::string& folder, const ConvertOptions& options) {
+  WEIG_TRY_ASSIGN(names, names_in(folder));
+  const auto indexes = ending_in(names, kIndexSuffix);
+  Sources sources;
+  if (indexes.size() > 1)
+    return Error(Code::invalid_argument,
+                 "the folder has several indexes: " + some_of(indexes))
+        .file(folder)
+        .hint("give the files themselves");
+  if (indexes.size() == 1) {
+    WEIG_TRY_ASSIGN(indexed, open_indexed(folder, indexes[0], options));
+    sources = std::move(indexed);
+  } else {
+    WEIG_TRY_ASSIGN(name, only_weights_file(folder, names));
+    WEIG_TRY_ASSIGN(source, open_source(join(folder, name), options));
+    sources.files.push_back(std::move(source));
+    WEIG_TRY(gather(sources));
+  }
+  sources.folder = folder;
+  for (const std::string& name : names) {
+    const bool weights = std::ranges::any_of(
+        kWeightSuffixes,
+        [&](std::string_view suffix) { return name.ends_with(suffix); });
+    if (!weights && !name.starts_with('.') && !name.ends_with(kIndexSuffix))
+      sources.other_files.push_back(name);
+  }
+  return sources;
+}
+
+}  // namespace weig

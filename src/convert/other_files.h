@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model folder's other files (config.json, tokenizer, ...), copied beside the result.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <weig/convert.h>
+
+#include "convert/sources.h"
+
+namespace weig {
+
+class OtherFileCopies {
+ public:
+  OtherFileCopies() = default;
+
+  // Which files go where. Fails with exists where one would be overwritten; files that
+  // are beside the result already are left alone.
+  static Result<OtherFileCopies> plan(const Sources& sources, const std::string& target,
+                                      Existing existing);
+  Status run() const;
+
+ private:
+  struct Copy {
+    std::string from;
+    std::string to;
+  };
+  std::vector<Copy> copies_;
+  Existing existing_ = Existing::refuse;
+};
+
+}  // namespace weig

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/source_header.h"
+
+#include <algorithm>
+
+#include "core/bytes.h"
+#include "core/digest.h"
+#include "core/try.h"
+#include "formats/safetensors.h"
+
+namespace weig {
+namespace {
+
+constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{1} << 30;
+
+}  // namespace
+
+std::vector<std::byte> make_source_section(std::string_view header,
+                                           std::uint64_t file_size,
+                                           std::span<const std::uint32_t> header_specs,
+                                           std::span<const TensorSpec> specs,
+                                           const Plan& plan,
+                                           std::optional<std::string_view> metadata) {
+  SafetensorsHeader rebuilt(metadata);
+  std::vector<std::uint32_t> ordinal_of(specs.size());
+  for (std::uint32_t ordinal = 0; ordinal < plan.size(); ++ordinal)
+    ordinal_of[plan.order()[ordinal]] = ordinal;
+  for (const std::uint32_t i : header_specs)
+    rebuilt.add(specs[i].name, specs[i].dtype, specs[i].shape,
+                plan.byte_count(ordinal_of[i]));
+  const bool same = rebuilt.finish(header.size()) == header;
+
+  const Bytes verbatim = bytes_of(header);
+  const std::size_t body = same ? 4 * header_specs.size() : verbatim.size();
+  std::vector<std::byte> section(sizeof(disk::SourceHead) + body);
+  const Digest digest = xxh3_128(verbatim);
+  std::byte* out = section.data();
+  store(out, static_cast<std::uint32_t>(SourceHeader::Format::safetensors));
+  store(out + 4, static_cast<std::uint32_t>(same ? SourceHeader::Encoding::ordinals
+                                                 : SourceHeader::Encoding::verbatim));
+  store(out + 8, file_size);
+  store(out + 16, std::uint64_t{header.size()});
+  store(out + 24, digest.low);
+  store(out + 32, digest.high);
+  out += sizeof(disk::SourceHead);
+  if (!same) {
+    std::ranges::copy(verbatim, out);
+    return section;
+  }
+  for (const std::uint32_t i : header_specs) {
+    store(out, ordinal_of[i]);
+    out += 4;
+  }
+  return section;
+}
+
+Result<std::optional<std::string>> restore_source_header(const View& view) {
+  WEIG_TRY_ASSIGN(source, view.source());
+  if (!source) return std::optional<std::string>();
+  if (source->format != SourceHeader::Format::safetensors)
+    return Error(Code::unsupported,
+                 "the file came from a format that cannot be restored")
+        .found("source format " +
+               std::to_string(static_cast<std::uint32_t>(source->format)));
+  // The numbers are the file's word: none is allocated for before it is bounded.
+  if (source->header_size > kMaxHeaderBytes)
+    return Error(Code::limit, "the source file's header is longer than can be restored")
+        .found(source->header_size)
+        .expected("at most " + std::to_string(kMaxHeaderBytes));
+  std::string header;
+  if (source->encoding == SourceHeader::Encoding::verbatim) {
+    header.assign(reinterpret_cast<const char*>(source->body.data()),
+                  source->body.size());
+  } else {
+    WEIG_TRY_ASSIGN(metadata, view.metadata_text());
+    SafetensorsHeader rebuilt(metadata);
+    for (std::size_t at = 0; at + 4 <= source->body.size(); at += 4) {
+      WEIG_TRY_ASSIGN(tensor, view[load<std::uint32_t>(source->body.data() + at)]);
+      if (!safetensors_dtype_name(tensor.dtype()))
+        return Error(Code::corrupt,
+                     "the source section names a tensor that safetensors "
+                     "cannot hold")
+            .tensor(tensor.name());
+      rebuilt.add(tensor.name(), tensor.dtype(), tensor.shape(), tensor.byte_count());
+    }
+    header = rebuilt.finish(source->header_size);
+  }
+  if (header.size() != source->header_size ||
+      xxh3_128(bytes_of(header)) != source->digest)
+    return Error(Code::corrupt,
+                 "the source file's header cannot be restored: its digest")
+        .found(to_hex(xxh3_128(bytes_of(header))))
+        .expected(to_hex(source->digest));
+  return std::optional<std::string>(std::move(header));
+}
+
+Result<Manifest> parse_source_header(std::string_view header, std::uint64_t file_size) {
+  const SafetensorsOptions options{.strictness = Strictness::lenient,
+                                   .max_header_bytes = kMaxHeaderBytes};
+  WEIG_TRY_ASSIGN(length, safetensors_json_bytes(bytes_of(header), file_size, options));
+  if (length != header.size() - sizeof length)
+    return Error(Code::corrupt,
+                 "the source section's header has another length than it "
+                 "says")
+        .found(header.size())
+        .expected(sizeof length + length);
+  std::vector<std::byte> padded(length + kJsonPadding);
+  std::ranges::copy(bytes_of(header).subspan(sizeof length), padded.begin());
+  return read_safetensors(padded, length, file_size, options);
+}
+
+}  // namespace weig

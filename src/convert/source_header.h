@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The source section: keeping a foreign file's header, so that the file can be given
+// back byte for byte.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <weig/view.h>
+#include <weig/writer.h>
+
+#include "formats/manifest.h"
+
+namespace weig {
+
+// The section for a file converted from safetensors: `header` is that file's header,
+// its length included; `header_specs` are its tensors, as indices into `specs`, in
+// order of their data. Chooses the shorter encoding if it gives the same bytes.
+std::vector<std::byte> make_source_section(std::string_view header,
+                                           std::uint64_t file_size,
+                                           std::span<const std::uint32_t> header_specs,
+                                           std::span<const TensorSpec> specs,
+                                           const Plan& plan,
+                                           std::optional<std::string_view> metadata);
+
+// The header that a WEIG file keeps, checked against its digest; nothing where it keeps
+// none. Fails with corrupt, and with unsupported for formats other than safetensors.
+Result<std::optional<std::string>> restore_source_header(const View& view);
+
+// What such a header says. Entries come in order of their data.
+Result<Manifest> parse_source_header(std::string_view header, std::uint64_t file_size);
+
+// Metadata that convert() adds: "weig.source.sha256", or with ".FILE" for each of
+// several. Not part of what goes back into other formats.
+inline constexpr std::string_view kSourceKeys = "weig.source.";
+inline constexpr std::string_view kSourceHashKey = "weig.source.sha256";
+
+}  // namespace weig

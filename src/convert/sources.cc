@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/sources.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <unordered_map>
+
+#include <weig/metadata.h>
+#include <weig/model.h>
+
+#include "convert/source_header.h"
+#include "core/text.h"
+#include "core/try.h"
+#include "formats/big_endian.h"
+#include "formats/safetensors.h"
+#include "formats/sniff.h"
+
+namespace weig {
+namespace {
+
+Status read_safetensors_source(SourceFile& source, Bytes first,
+                               const ConvertOptions& options) {
+  const SafetensorsOptions limits{.strictness = options.strictness,
+                                  .max_header_bytes = options.max_header_bytes};
+  const std::uint64_t file_size = source.file.size();
+  WEIG_TRY_ASSIGN(length, safetensors_json_bytes(first, file_size, limits));
+  source.header.resize(8 + length + kJsonPadding);
+  const auto bytes = std::as_writable_bytes(std::span(source.header));
+  WEIG_TRY(source.file.read(0, bytes.first(8 + length)));
+  WEIG_TRY_ASSIGN(manifest,
+                  read_safetensors(bytes.subspan(8), length, file_size, limits));
+  source.header.resize(manifest.covers_file ? 8 + length : 0);
+  source.header_file_size = file_size;
+  source.manifest = std::move(manifest);
+  source.header_order.resize(source.manifest.entries().size());
+  std::iota(source.header_order.begin(), source.header_order.end(), 0);
+  return {};
+}
+
+// The header that a WEIG file keeps goes along into the new one.
+Status keep_source_header(SourceFile& source, const Model& model, std::string header) {
+  WEIG_TRY_ASSIGN(origin, model.source());
+  WEIG_TRY_ASSIGN(kept, parse_source_header(header, origin->file_size));
+  std::unordered_map<std::string_view, std::uint32_t> entry_of;
+  const auto entries = source.manifest.entries();
+  for (std::uint32_t i = 0; i < entries.size(); ++i)
+    entry_of.emplace(source.manifest.name(entries[i]), i);
+  for (const Manifest::Entry& entry : kept.entries()) {
+    const auto found = entry_of.find(kept.name(entry));
+    if (found == entry_of.end())
+      return Error(Code::corrupt,
+                   "the source section's header names a tensor that the "
+                   "file does not have")
+          .tensor(kept.name(entry));
+    source.header_order.push_back(found->second);
+  }
+  source.header = std::move(header);
+  source.header_file_size = origin->file_size;
+  return {};
+}
+
+// A WEIG file, to be written anew: sealed, swapped, in canonical order.
+Status read_weig_source(SourceFile& source) {
+  WEIG_TRY_ASSIGN(model, Model::open(source.file.path(), {.unsealed = Unsealed::accept,
+                                                          .part = Part::metadata}));
+  WEIG_TRY_ASSIGN(manifest, manifest_of(model.view()));
+  source.manifest = std::move(manifest);
+  WEIG_TRY_ASSIGN(shard, model.shard());
+  if (shard && shard->count > 1)
+    return Error(Code::unsupported, "the file is one member of a sharded set")
+        .found(std::to_string(shard->index + 1) + " of " +
+               std::to_string(shard->count));
+  WEIG_TRY_ASSIGN(header, restore_source_header(model.view()));
+  if (header) WEIG_TRY(keep_source_header(source, model, std::move(*header)));
+  WEIG_TRY_ASSIGN(count, model.quantization_count());
+  for (std::uint32_t i = 0; i < count; ++i) {
+    WEIG_TRY_ASSIGN(entry, model.quantization(i));
+    source.quantization.push_back(entry);
+  }
+  return {};
+}
+
+Status read_big_endian_source(SourceFile& source, Bytes first) {
+  // The front's length is in the header; it is checked again with the rest.
+  const auto length = byteswapped(
+      load<std::uint64_t>(first.data() + offsetof(disk::Header, data_offset)));
+  std::vector<std::byte> front(std::min(length, source.file.size()));
+  WEIG_TRY(source.file.read(0, front));
+  WEIG_TRY_ASSIGN(manifest, read_big_endian(front, source.file.size(),
+                                            {.unsealed = Unsealed::accept}));
+  source.manifest = std::move(manifest);
+  return {};
+}
+
+}  // namespace
+
+Result<SourceFile> open_source(const std::string& path, const ConvertOptions& options) {
+  SourceFile source;
+  WEIG_TRY_ASSIGN(file, os::InputFile::open(path));
+  source.file = std::move(file);
+  const auto read = [&]() -> Status {
+    std::array<std::byte, kSniffBytes> bytes{};
+    const auto first = MutableBytes(bytes).first(
+        std::min<std::uint64_t>(bytes.size(), source.file.size()));
+    WEIG_TRY(source.file.read(0, first));
+    WEIG_TRY_ASSIGN(content, sniff(first, source.file.size()));
+    switch (content) {
+      case Content::weig:
+        return read_weig_source(source);
+      case Content::weig_big_endian:
+        if (first.size() < sizeof(disk::Header)) break;
+        return read_big_endian_source(source, first);
+      case Content::safetensors:
+        return read_safetensors_source(source, first, options);
+    }
+    return Error(Code::corrupt, "the file is shorter than a header")
+        .found(std::to_string(source.file.size()) + " bytes");
+  };
+  if (auto status = read(); !status) return std::move(status).error().file(path);
+  source.file.expect_sequential();
+  return source;
+}
+
+Status gather(Sources& sources) {
+  std::unordered_map<std::string_view, std::uint32_t> seen;
+  for (std::uint32_t f = 0; f < sources.files.size(); ++f) {
+    const Manifest& manifest = sources.files[f].manifest;
+    for (std::uint32_t e = 0; e < manifest.entries().size(); ++e) {
+      sources.tensors.push_back({f, e});
+      if (sources.files.size() == 1) continue;  // its reader has seen to it
+      const auto name = manifest.name(manifest.entries()[e]);
+      const auto [other, fresh] = seen.emplace(name, f);
+      if (!fresh)
+        return Error(Code::corrupt, "the tensor is in two of the files")
+            .file(sources.files[f].file.path())
+            .tensor(name)
+            .found("one in " + sources.files[other->second].file.path());
+    }
+  }
+  return merge_metadata(sources);
+}
+
+Status merge_metadata(Sources& sources) {
+  if (sources.files.size() == 1) {
+    sources.metadata = sources.files.front().manifest.metadata;
+    return {};
+  }
+  std::optional<Metadata> merged;
+  for (const SourceFile& source : sources.files) {
+    if (!source.manifest.metadata) continue;
+    WEIG_TRY_ASSIGN(metadata, Metadata::parse(*source.manifest.metadata));
+    if (!merged) {
+      merged = std::move(metadata);
+      continue;
+    }
+    for (const Metadata::Entry& entry : metadata.entries()) {
+      const Metadata::Entry* first = merged->find(entry.key);
+      if (!first) {
+        merged->add(entry);
+      } else if (first->value != entry.value || first->type != entry.type) {
+        sources.warnings.push_back(source.file.path() + ": metadata " +
+                                   in_quotes(entry.key) +
+                                   " differs from the file before; the first stands");
+      }
+    }
+  }
+  if (merged) sources.metadata = merged->text();
+  return {};
+}
+
+Result<Sources> open_sources(std::span<const std::string> paths,
+                             const ConvertOptions& options) {
+  if (paths.empty()) return Error(Code::invalid_argument, "no source is given");
+  if (paths.size() == 1 && os::is_folder(paths[0]))
+    return open_folder(paths[0], options);
+  Sources sources;
+  for (const std::string& path : paths) {
+    if (os::is_folder(path))
+      return Error(Code::invalid_argument, "a folder can only be the one source")
+          .file(path);
+    WEIG_TRY_ASSIGN(source, open_source(path, options));
+    sources.files.push_back(std::move(source));
+  }
+  WEIG_TRY(gather(sources));
+  return sources;
+}
+
+}  // namespace weig

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sources: what convert() was given, opened and understood: which tensor comes from
+// which file, and from where in it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <weig/convert.h>
+
+#include "formats/manifest.h"
+#include "os/os.h"
+
+namespace weig {
+
+struct SourceFile {
+  os::InputFile file;
+  Manifest manifest;
+  // The header of a safetensors file, length included, or that of the file which a WEIG
+  // file was made from; empty where the file cannot be given back from it.
+  std::string header;
+  std::uint64_t header_file_size = 0;  // of the file that `header` belongs to
+  // The manifest's entries in the order of the header's data.
+  std::vector<std::uint32_t> header_order;
+  // Sections of a WEIG file that go along.
+  std::vector<Quantization> quantization;
+};
+
+struct SourceTensor {
+  std::uint32_t file = 0;   // index into files
+  std::uint32_t entry = 0;  // index into its manifest's entries
+};
+
+struct Sources {
+  std::vector<SourceFile> files;
+  std::vector<SourceTensor> tensors;
+  std::optional<std::string> metadata;
+  std::vector<std::string> warnings;
+  std::vector<std::string> index_files;  // read to find the others
+  std::string folder;                    // if the source was one
+  std::vector<std::string> other_files;  // names in the folder that are no weights
+};
+
+// Opens one file, of any kind that convert() takes.
+Result<SourceFile> open_source(const std::string& path, const ConvertOptions& options);
+
+// Opens all that convert() was given.
+Result<Sources> open_sources(std::span<const std::string> paths,
+                             const ConvertOptions& options);
+
+// The files of a folder: by its index, or its one weights file.
+Result<Sources> open_folder(const std::string& path, const ConvertOptions& options);
+
+// Gathers tensors and metadata of `files`, all of them; names must be distinct.
+Status gather(Sources& sources);
+
+// The metadata of several files as one: the first file's value of a key stands, others
+// that differ are warned of.
+Status merge_metadata(Sources& sources);
+
+}  // namespace weig
