@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// convert and export_file as a C++ program calls them; the command's tests go further.
+#include <weig/convert.h>
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include <weig/model.h>
+
+#include "image.h"
+
+namespace weig::test {
+namespace {
+
+using Paths = std::vector<std::string>;
+
+std::string simple_file(const Folder& folder, const std::string& name = "m.safetensors",
+                        const std::string& tensor = "w") {
+  const std::string header = R"({"__metadata__":{"format":"pt"},")" + tensor +
+                             R"(":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  write_file(folder.path(name), safetensors(header, to_bytes("12345678")));
+  return folder.path(name);
+}
+
+TEST(Convert, default_name_is_beside_the_source) {
+  const Folder folder;
+  const auto report = convert(Paths{simple_file(folder)}, "").value();
+  EXPECT_EQ(report.output, folder.path("m.weig"));
+  EXPECT_EQ(report.tensors, 1u);
+  EXPECT_TRUE(report.exact_source);
+  EXPECT_EQ(default_target(Paths{"a/b"}).value(), "a/b.weig");
+  EXPECT_FALSE(default_target(Paths{"a", "b"}));
+}
+
+TEST(Convert, there_and_back_is_the_same_file) {
+  const Folder folder;
+  const std::string source = simple_file(folder);
+  ASSERT_TRUE(convert(Paths{source}, folder.path("a.weig")));
+  const auto report =
+      export_file(folder.path("a.weig"), folder.path("b.safetensors")).value();
+  EXPECT_TRUE(report.exact);
+  EXPECT_TRUE(read_file(source) == read_file(folder.path("b.safetensors")));
+}
+
+TEST(Convert, several_files_become_one) {
+  const Folder folder;
+  const Paths sources = {simple_file(folder, "1.safetensors", "a"),
+                         simple_file(folder, "2.safetensors", "b")};
+  ASSERT_TRUE(convert(sources, folder.path("m.weig")));
+  EXPECT_EQ(Model::open(folder.path("m.weig"))->size(), 2u);
+  const Paths twice = {sources[0], sources[0]};
+  const auto refused = convert(twice, folder.path("n.weig"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().fields().tensor, "a");
+}
+
+TEST(Convert, minimal_and_big_endian_files_are_sealed) {
+  const std::vector<ImageTensor> tensors = {{"b", Dtype::f32, {3}},
+                                            {"a", Dtype::i16, {5}}};
+  const Folder folder;
+  write_file(folder.path("l"), Image::minimal(tensors).bytes);
+  write_file(folder.path("b"), Image::minimal(tensors, ByteOrder::big).bytes);
+  ASSERT_TRUE(convert(Paths{folder.path("l")}, folder.path("l.weig")));
+  ASSERT_TRUE(convert(Paths{folder.path("b")}, folder.path("b.weig")));
+  EXPECT_TRUE(read_file(folder.path("l.weig")) == read_file(folder.path("b.weig")));
+  EXPECT_TRUE(Model::open(folder.path("b.weig"))->sealed());
+}
+
+TEST(Convert, a_weig_file_again_is_the_same_file) {
+  const Folder folder;
+  ASSERT_TRUE(convert(Paths{simple_file(folder)}, folder.path("a.weig")));
+  ASSERT_TRUE(convert(Paths{folder.path("a.weig")}, folder.path("b.weig")));
+  EXPECT_TRUE(read_file(folder.path("a.weig")) == read_file(folder.path("b.weig")));
+  write_file(folder.path("basic"), Image::basic().bytes);
+  ASSERT_TRUE(convert(Paths{folder.path("basic")}, folder.path("c.weig")));
+  EXPECT_TRUE(read_file(folder.path("c.weig")) == Image::basic().bytes);
+}
+
+TEST(Convert, cancel_leaves_nothing) {
+  const Folder folder;
+  const std::string source = simple_file(folder);
+  ConvertOptions options;
+  options.progress = [](auto, auto) { return false; };
+  const auto report = convert(Paths{source}, folder.path("a.weig"), options);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code(), Code::cancelled);
+  EXPECT_EQ(folder.names(), (Paths{"m.safetensors"}));
+}
+
+// C97
+TEST(Convert, never_writes_over_a_source) {
+  const Folder folder;
+  const std::string source = simple_file(folder);
+  const auto before = read_file(source);
+  std::filesystem::create_symlink("m.safetensors", folder.path("link"));
+  std::filesystem::create_hard_link(source, folder.path("hard"));
+  ConvertOptions force;
+  force.existing = Existing::replace;
+  for (const char* target : {"m.safetensors", "./m.safetensors", "link", "hard"}) {
+    const auto report = convert(Paths{source}, folder.path(target), force);
+    ASSERT_FALSE(report) << target;
+    EXPECT_EQ(report.error().code(), Code::exists) << target;
+  }
+  EXPECT_TRUE(read_file(source) == before);
+}
+
+TEST(Export, refuses_what_safetensors_cannot_hold) {
+  const Folder folder;
+  const auto refused = [&](const std::vector<ImageTensor>& tensors,
+                           std::vector<SectionBytes> sections, const char* says) {
+    write_file(folder.path("m.weig"),
+               Image::sealed(tensors, std::move(sections)).bytes);
+    const auto report = export_file(folder.path("m.weig"), folder.path("x"));
+    ASSERT_FALSE(report) << says;
+    EXPECT_EQ(report.error().code(), Code::unsupported);
+    EXPECT_NE(report.error().message().find(says), std::string::npos)
+        << report.error().message();
+    EXPECT_EQ(folder.names(), (Paths{"m.weig"}));
+  };
+  refused({{"q", Dtype::q8_0, {32}}}, {}, "'q'");
+  refused({{"q", Dtype::f8_e4m3, {32}}}, {}, "f8_e4m3");
+  refused({{"q", Dtype::f4_e2m1, {3}}}, {}, "whole bytes");
+  refused({{"__metadata__", Dtype::u8, {3}}}, {}, "of this name");
+  refused(
+      {},
+      {{disk::SectionKind::metadata, to_bytes(R"({"n":{"type":"u32","value":7}})")}},
+      "'n' of type u32");
+}
+
+TEST(Export, writes_tied_weights_again) {
+  const Folder folder;
+  write_file(
+      folder.path("m.weig"),
+      Image::sealed({{"a", Dtype::f32, {2}, 1}, {"b", Dtype::f32, {2}, 1}}).bytes);
+  const auto report = export_file(folder.path("m.weig"), folder.path("x")).value();
+  EXPECT_FALSE(report.exact);
+  EXPECT_EQ(report.warnings.size(), 1u);
+  EXPECT_EQ(Model::open(folder.path("x"))->size(), 2u);
+}
+
+TEST(Export, does_not_launder_damage) {
+  const Folder folder;
+  Image image = Image::sealed({{"a", Dtype::f32, {2}}});
+  image.bytes[image.header(24)] ^= std::byte{1};
+  write_file(folder.path("m.weig"), image.bytes);
+  const auto report = export_file(folder.path("m.weig"), folder.path("x"));
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code(), Code::checksum);
+  EXPECT_EQ(folder.names(), (Paths{"m.weig"}));
+}
+
+}  // namespace
+}  // namespace weig::test

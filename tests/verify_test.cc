@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// verify finds every changed byte, names what it belongs to, and goes on to the end.
+#include <weig/verify.h>
+
+#include <gtest/gtest.h>
+
+#include "image.h"
+
+namespace weig::test {
+namespace {
+
+VerifyReport verify_image(const Image& image, unsigned threads = 2) {
+  const Folder folder;
+  write_file(folder.path("m.weig"), image.bytes);
+  const Model model = Model::open(folder.path("m.weig")).value();
+  return verify(model, {.threads = threads, .progress = {}}).value();
+}
+
+TEST(Verify, a_sound_file_is_sound) {
+  for (const Image& image :
+       {Image::basic(), Image::all_sections(), Image::sealed({})}) {
+    const VerifyReport report = verify_image(image);
+    EXPECT_TRUE(report.sound());
+    EXPECT_EQ(report.tensors, report.tensors_with_digest);
+  }
+}
+
+// C56: every byte of the data region, tensor or padding.
+TEST(Verify, finds_every_changed_data_byte) {
+  const Image original = Image::basic();
+  const View view = original.open().value();
+  const Folder folder;
+  const std::string path = folder.path("m.weig");
+  for (std::uint64_t at = view.data_begin(); at < view.data_end(); ++at) {
+    Image image = original;
+    image.bytes[at] ^= std::byte{1};
+    write_file(path, image.bytes);
+    const Model model = Model::open(path).value();
+    const VerifyReport report = verify(model, {.threads = 1, .progress = {}}).value();
+    ASSERT_FALSE(report.sound()) << at;
+    for (const Damage& damage : report.damages) {
+      EXPECT_LE(damage.begin, at);
+      EXPECT_GT(damage.end, at);
+      const bool padding = damage.error.code() == Code::corrupt;
+      EXPECT_EQ(damage.error.fields().names_tensor, !padding);
+      EXPECT_EQ(damage.error.fields().file, path);
+    }
+  }
+}
+
+TEST(Verify, lists_every_damaged_tensor_and_goes_on) {
+  Image image = Image::basic();
+  const View view = image.open().value();
+  std::vector<std::uint64_t> places;
+  for (const char* name : {"mask", "scale", "blocks"}) {
+    const Tensor tensor = view.tensor(name).value();
+    places.push_back(tensor.data_offset() + tensor.byte_count() - 1);
+  }
+  for (const std::uint64_t at : places) image.bytes[at] ^= std::byte{0x80};
+  const VerifyReport report = verify_image(image);
+  ASSERT_EQ(report.damages.size(), 3u);
+  for (const Damage& damage : report.damages)
+    EXPECT_EQ(damage.error.code(), Code::checksum);
+}
+
+TEST(Verify, a_damaged_tied_weight_is_named_under_all_its_names) {
+  Image image = Image::basic();
+  const View view = image.open().value();
+  const std::uint64_t at = view.tensor("lm_head.weight")->data_offset();
+  image.bytes[at] ^= std::byte{1};
+  EXPECT_EQ(verify_image(image).damages.size(), 3u);
+}
+
+TEST(Verify, a_damaged_section_does_not_hide_the_tensors) {
+  Image image = Image::basic();
+  const View view = image.open().value();
+  image.bytes[image.section_offset(disk::SectionKind::metadata) + 2] ^= std::byte{1};
+  image.bytes[view.tensor("mask")->data_offset()] ^= std::byte{1};
+  const VerifyReport report = verify_image(image);
+  ASSERT_EQ(report.damages.size(), 2u);
+  EXPECT_EQ(report.damages[0].error.code(), Code::corrupt);
+  EXPECT_EQ(report.damages[1].error.code(), Code::checksum);
+}
+
+// Digests are right, the bytes are nobody's: only verify looks at them.
+TEST(Verify, padding_in_the_core_must_be_zero) {
+  Image image = Image::basic();
+  // Between the section table's end and the first section.
+  const std::uint64_t core_end = image.header(48) + 32 * image.header(56);
+  ASSERT_LT(core_end, image.section_offset(disk::SectionKind::name_index));
+  image.set<std::uint8_t>(core_end, 1);
+  image.reseal();
+  const VerifyReport report = verify_image(image);
+  ASSERT_EQ(report.damages.size(), 1u);
+  EXPECT_EQ(report.damages[0].error.code(), Code::corrupt);
+}
+
+TEST(Verify, bytes_between_names_and_shapes_must_be_zero) {
+  Image image = Image::sealed({{"abc", Dtype::u8, {3}}});
+  // "abc" and its NUL take 4 bytes, then 4 of padding before the shape.
+  const std::uint64_t name = image.header(image.record(0));
+  image.set<std::uint8_t>(name + 5, 1);
+  image.reseal();
+  EXPECT_EQ(verify_image(image).damages.size(), 1u);
+}
+
+TEST(Verify, can_be_stopped) {
+  const Folder folder;
+  write_file(folder.path("m.weig"), Image::basic().bytes);
+  const Model model = Model::open(folder.path("m.weig")).value();
+  const auto report =
+      verify(model, {.threads = 2, .progress = [](auto, auto) { return false; }});
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code(), Code::cancelled);
+}
+
+TEST(Verify, needs_the_data) {
+  const Folder folder;
+  write_file(folder.path("m.weig"), Image::basic().bytes);
+  const Model model =
+      Model::open(folder.path("m.weig"), {.part = Part::metadata}).value();
+  EXPECT_EQ(verify(model).error().code(), Code::invalid_argument);
+}
+
+}  // namespace
+}  // namespace weig::test

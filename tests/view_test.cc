@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// View: what a sound file hands out, fully and lazily checked.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "core/digest.h"
+#include "image.h"
+
+namespace weig::test {
+namespace {
+
+TEST(View, hands_out_tensors_in_place) {
+  const Image image = Image::basic();
+  const View view = image.open().value();
+  EXPECT_EQ(view.size(), 12u);
+  EXPECT_TRUE(view.sealed());
+  const Tensor bias = view.tensor("model.layers.2.mlp.bias").value();
+  EXPECT_EQ(bias.dtype(), Dtype::f32);
+  EXPECT_EQ(bias.rank(), 1u);
+  EXPECT_EQ(bias.shape()[0], 4u);
+  EXPECT_EQ(bias.byte_count(), 16u);
+  EXPECT_EQ(bias.data(), image.bytes.data() + bias.data_offset());
+  EXPECT_EQ(bias.data_offset() % 64, 0u);
+  const auto floats = bias.as<float>().value();
+  EXPECT_EQ(floats.size(), 4u);
+  EXPECT_EQ(static_cast<const void*>(floats.data()), bias.data());
+  const auto wrong = bias.as<double>();
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().code(), Code::invalid_argument);
+}
+
+// C01
+TEST(View, scalars_and_empty_tensors_keep_their_shapes) {
+  const Image image = Image::basic();
+  const View view = image.open().value();
+  const Tensor scale = view.tensor("scale").value();
+  EXPECT_EQ(scale.rank(), 0u);
+  EXPECT_EQ(scale.element_count(), 1u);
+  EXPECT_EQ(scale.as<double>()->size(), 1u);
+  const Tensor empty = view.tensor("empty").value();
+  EXPECT_EQ(empty.rank(), 2u);
+  EXPECT_EQ(empty.shape()[0], 0u);
+  EXPECT_EQ(empty.shape()[1], 4u);
+  EXPECT_EQ(empty.element_count(), 0u);
+  EXPECT_TRUE(empty.has_data());
+  EXPECT_TRUE(empty.as<float>()->empty());
+}
+
+// C67: the last tensor is empty, at the end of the data.
+TEST(View, file_whose_only_or_last_tensor_is_empty) {
+  for (const auto& tensors : {std::vector<ImageTensor>{{"e", Dtype::f32, {0}}},
+                              std::vector<ImageTensor>{{"a", Dtype::u8, {4096}},
+                                                       {"z", Dtype::f32, {3, 0}}}}) {
+    const Image image = Image::sealed(tensors);
+    const auto view = image.open();
+    ASSERT_TRUE(view) << view.error().message();
+    const Tensor last = (*view)[tensors.size() - 1].value();
+    EXPECT_EQ(last.byte_count(), 0u);
+    EXPECT_EQ(last.rank(), tensors.back().shape.size());
+  }
+}
+
+TEST(View, types_without_a_c_type_are_read_as_bytes) {
+  const Image image = Image::sealed({{"f8", Dtype::f8_e4m3fn, {4}},
+                                     {"flag", Dtype::boolean, {2}},
+                                     {"half", Dtype::f16, {2}},
+                                     {"brain", Dtype::bf16, {2}},
+                                     {"c", Dtype::complex64, {1}}});
+  const View view = image.open().value();
+  EXPECT_TRUE(view.tensor("f8")->as<std::uint8_t>());
+  EXPECT_FALSE(view.tensor("f8")->as<std::int8_t>());
+  EXPECT_TRUE(view.tensor("flag")->as<std::uint8_t>());
+  EXPECT_TRUE(view.tensor("half")->as<Float16>());
+  EXPECT_FALSE(view.tensor("half")->as<BFloat16>());
+  EXPECT_TRUE(view.tensor("brain")->as<BFloat16>());
+  EXPECT_TRUE(view.tensor("c")->as<std::complex<float>>());
+}
+
+TEST(View, strides_are_row_major) {
+  const Image image = Image::sealed({{"a", Dtype::f32, {2, 3, 4}}});
+  const View view = image.open().value();
+  const Shape strides = view[0]->strides();
+  EXPECT_EQ(strides[0], 12u);
+  EXPECT_EQ(strides[1], 4u);
+  EXPECT_EQ(strides[2], 1u);
+}
+
+TEST(View, aliases_have_one_owner) {
+  const Image image = Image::basic();
+  const View view = image.open().value();
+  const std::uint32_t owner = view.tensor("lm_head.flat")->ordinal();
+  for (const char* name : {"lm_head.flat", "lm_head.weight", "model.embed.weight"}) {
+    const Tensor tensor = view.tensor(name).value();
+    EXPECT_EQ(view.owner(tensor.ordinal()).value(), owner) << name;
+    EXPECT_EQ(tensor.data(), view[owner]->data()) << name;
+    EXPECT_EQ(view.digest(tensor.ordinal()).value(), xxh3_128(tensor.bytes())) << name;
+  }
+  const Tensor other = view.tensor("scale").value();
+  EXPECT_EQ(view.owner(other.ordinal()).value(), other.ordinal());
+}
+
+TEST(View, groups_are_runs_of_tensors) {
+  const Image image = Image::basic();
+  const View view = image.open().value();
+  const Groups groups = view.groups().value();
+  ASSERT_EQ(groups.size(), 3u);
+  EXPECT_EQ(groups[0].name, "model.layers.2");
+  EXPECT_EQ(groups[0].count, 2u);
+  EXPECT_EQ(groups[1].name, "model.layers.10");
+  EXPECT_EQ(view[groups[1].first]->name(), "model.layers.10.mlp.weight");
+}
+
+TEST(View, reads_every_section) {
+  const Image image = Image::all_sections();
+  const View view = image.open().value();
+  EXPECT_EQ(*view.metadata_text().value(), R"({"format":"pt"})");
+  const auto source = *view.source().value();
+  EXPECT_EQ(source.format, SourceHeader::Format::safetensors);
+  EXPECT_EQ(source.encoding, SourceHeader::Encoding::ordinals);
+  EXPECT_EQ(source.body.size(), 4 * view.size());
+  const Shard shard = *view.shard().value();
+  EXPECT_EQ(shard.index, 0u);
+  EXPECT_EQ(shard.count, 2u);
+  EXPECT_EQ(shard.tensors, 9u);
+  EXPECT_EQ(shard.set_high, 0x99AABBCCDDEEFF00u);
+  ASSERT_EQ(view.quantization_count().value(), 2u);
+  EXPECT_EQ(view.quantization(1)->tensor, 3u);
+  EXPECT_EQ(view.quantization(1)->scale, 4u);
+  EXPECT_FALSE(view.quantization(2));
+  EXPECT_TRUE(view.check_sections());
+}
+
+TEST(View, missing_names_and_ordinals_are_errors) {
+  const Image image = Image::basic();
+  const View view = image.open().value();
+  const auto missing = view.tensor("no\nsuch");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code(), Code::not_found);
+  EXPECT_EQ(missing.error().message(), "tensor 'no\\nsuch': no such tensor");
+  EXPECT_FALSE(view.find("").value());
+  EXPECT_EQ(view[12].error().code(), Code::invalid_argument);
+}
+
+TEST(View, empty_name_is_a_name) {
+  const Image image = Image::sealed({{"", Dtype::u8, {1}}, {"a", Dtype::u8, {1}}});
+  EXPECT_EQ(image.open()->size(), 2u);
+  const View view = image.open().value();
+  EXPECT_EQ(view.tensor("")->ordinal(), 0u);
+}
+
+TEST(View, file_without_tensors) {
+  const Image image = Image::sealed({});
+  const View view = image.open().value();
+  EXPECT_EQ(view.size(), 0u);
+  EXPECT_FALSE(view.find("x").value());
+  EXPECT_FALSE(view.metadata_text().value());
+  EXPECT_TRUE(view.groups()->empty());
+}
+
+TEST(View, lazy_answers_like_full) {
+  for (const Image& image :
+       {Image::basic(), Image::all_sections(), Image::sealed({})}) {
+    const View full = image.open().value();
+    const View lazy = image.open({.validation = Validation::lazy}).value();
+    EXPECT_EQ(describe(full).value(), describe(lazy).value());
+    EXPECT_FALSE(lazy.find("absent").value());
+  }
+}
+
+TEST(View, lazy_finds_damage_before_it_denies) {
+  Image image = Image::basic();
+  const View sound = image.open().value();
+  const std::uint32_t ordinal = sound.tensor("scale")->ordinal();
+  // The name in the file is no longer the name that the index knows.
+  image.set<std::uint8_t>(image.get<std::uint64_t>(image.record(ordinal)), 'S');
+  const View lazy = image.open({.validation = Validation::lazy}).value();
+  EXPECT_TRUE(lazy.tensor("mask"));
+  const auto found = lazy.find("scale");
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code(), Code::corrupt);
+  EXPECT_FALSE(lazy.check_structure());
+}
+
+TEST(View, const_use_from_many_threads) {
+  const Image image = Image::all_sections();
+  const View view = image.open({.validation = Validation::lazy}).value();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i)
+    threads.emplace_back([&] {
+      for (int round = 0; round < 50; ++round) {
+        EXPECT_TRUE(view.tensor("blk.1.q"));
+        EXPECT_FALSE(view.find("none").value());
+        EXPECT_TRUE(view.groups());
+        EXPECT_TRUE(view.check_sections());
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(View, unknown_types_are_listed_when_asked) {
+  Image image = Image::sealed({{"a", Dtype::u8, {100}}, {"b", Dtype::f32, {2}}});
+  image.set<std::uint32_t>(image.record(0) + 8, 0x80000001);
+  image.reseal();
+  EXPECT_EQ(image.open().error().code(), Code::unsupported);
+  const View view = image.open({.unknown_dtypes = UnknownDtypes::accept}).value();
+  const Tensor a = view.tensor("a").value();
+  EXPECT_EQ(dtype_name(a.dtype()), "unknown");
+  EXPECT_EQ(a.bytes().size(), 100u);
+  EXPECT_FALSE(a.as<std::uint8_t>());
+  EXPECT_TRUE(view.tensor("b")->as<float>());
+}
+
+TEST(View, unknown_sections_and_high_flags_are_passed_over) {
+  Image image = Image::sealed(
+      {{"a", Dtype::u8, {1}}},
+      {{static_cast<disk::SectionKind>(0x80000001), to_bytes("private bytes")}});
+  image.set<std::uint64_t>(40, 3 | std::uint64_t{1} << 63);
+  image.reseal();
+  const View view = image.open().value();
+  const auto bytes = view.section(static_cast<disk::SectionKind>(0x80000001)).value();
+  ASSERT_TRUE(bytes);
+  EXPECT_EQ(bytes->size(), 13u);
+  EXPECT_TRUE(view.check_sections());
+}
+
+TEST(View, index_survives_colliding_probes) {
+  // Full of names: lookups of all, and of as many absent ones.
+  std::vector<ImageTensor> tensors;
+  for (int i = 0; i < 3000; ++i)
+    tensors.push_back({"layer." + std::to_string(i), Dtype::u8, {1}});
+  const Image image = Image::sealed(tensors);
+  const View view = image.open().value();
+  for (int i = 0; i < 3000; ++i) {
+    EXPECT_TRUE(view.find("layer." + std::to_string(i)).value());
+    EXPECT_FALSE(view.find("layer." + std::to_string(i) + "x").value());
+  }
+}
+
+TEST(Minimal, opens_only_when_asked) {
+  const Image image =
+      Image::minimal({{"w", Dtype::f32, {2, 3}}, {"b", Dtype::i16, {3}}});
+  const auto refused = image.open();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::unsupported);
+  EXPECT_NE(refused.error().message().find("not sealed"), std::string::npos);
+  const View view = image.open({.unsealed = Unsealed::accept}).value();
+  EXPECT_FALSE(view.sealed());
+  EXPECT_EQ(view.tensor("w")->as<float>()->size(), 6u);
+  EXPECT_FALSE(view.find("x").value());
+  EXPECT_FALSE(view.digest(0).value());
+}
+
+TEST(Minimal, data_may_come_in_any_order_and_be_shared) {
+  Image image = Image::minimal(
+      {{"z", Dtype::f32, {4}}, {"a", Dtype::f32, {4}}, {"m", Dtype::u8, {16}}});
+  const auto first = image.get<std::uint64_t>(image.record(0) + 32);
+  const auto second = image.get<std::uint64_t>(image.record(1) + 32);
+  image.set(image.record(0) + 32, second);
+  image.set(image.record(1) + 32, first);
+  image.set(image.record(2) + 32, first);
+  const View view = image.open({.unsealed = Unsealed::accept}).value();
+  EXPECT_EQ(view.owner(2).value(), 1u);
+  EXPECT_EQ(view.tensor("m")->data(), view.tensor("a")->data());
+}
+
+TEST(Minimal, data_off_its_alignment_is_given_as_bytes) {
+  const Image image = Image::minimal({{"b", Dtype::u8, {1}}, {"w", Dtype::f32, {2}}},
+                                     ByteOrder::little, 1);
+  const View view = image.open({.unsealed = Unsealed::accept}).value();
+  const Tensor w = view.tensor("w").value();
+  EXPECT_EQ(w.bytes().size(), 8u);
+  if (reinterpret_cast<std::uintptr_t>(w.data()) % alignof(float) != 0) {
+    const auto typed = w.as<float>();
+    ASSERT_FALSE(typed);
+    EXPECT_EQ(typed.error().code(), Code::invalid_argument);
+  }
+}
+
+}  // namespace
+}  // namespace weig::test
