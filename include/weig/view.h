@@ -314,6 +314,7 @@ class View {
   View() = default;
 
   Status sort_and_check_minimal();
+  Status check_structure_digests() const;  // F1, F2
   Result<Tensor> checked_tensor(std::uint32_t ordinal) const;
   Result<std::optional<Tensor>> find_minimal(std::string_view name) const;
   // What must hold of a section's size whenever it is read, and of its bytes once.

@@ -4,6 +4,8 @@
 // I/O or allocates, except for the text of an error.
 #pragma once
 
+#include <functional>
+
 #include <weig/view.h>
 
 #include "core/bytes.h"
@@ -45,6 +47,12 @@ struct ViewAccess {
   // that lies elsewhere. Rules of minimal files apply.
   static Result<View> open(const Claim& claim, const ViewOptions& options);
   static const Claim& claim(const View& view) { return view.claim_; }
+
+  // View::check_structure() in parts that may run at the same time. `run_all` runs
+  // `part` for every number below `count`, and returns the failure of the lowest.
+  using Part = std::function<Status(std::uint64_t)>;
+  using RunAll = std::function<Status(std::uint64_t count, const Part& part)>;
+  static Status check_structure(const View& view, const RunAll& run_all);
 };
 
 }  // namespace detail

@@ -68,15 +68,16 @@ Error data_order_error(const Record& before, const Record& record,
 // and looking it up, so that the slots' memory has come by then.
 class IndexCheck {
  public:
-  IndexCheck(const detail::Claim& claim, UnknownDtypes unknown_dtypes)
-      : claim_(claim), unknown_dtypes_(unknown_dtypes) {}
+  IndexCheck(const detail::Claim& claim, UnknownDtypes unknown_dtypes,
+             std::uint64_t first)
+      : claim_(claim), unknown_dtypes_(unknown_dtypes), first_(first) {}
 
   Status add(std::string_view name) {
     Waiting& place = queue_[added_ % kQueue];
     if (added_ >= kQueue && !leads_home(place)) WEIG_TRY(check(place));
     place.name = name;
     place.hash = name_hash(name, claim_.index_seed);
-    place.ordinal = static_cast<std::uint32_t>(added_++);
+    place.ordinal = static_cast<std::uint32_t>(first_ + added_++);
     Probe(claim_, place.hash).prefetch();
     return {};
   }
@@ -130,6 +131,7 @@ class IndexCheck {
 
   const detail::Claim& claim_;
   UnknownDtypes unknown_dtypes_;
+  std::uint64_t first_;  // ordinal of the first name added
   Waiting queue_[kQueue];
   std::uint64_t added_ = 0;
 };
@@ -140,12 +142,19 @@ std::uint64_t name_hash(std::string_view name, std::uint64_t seed) noexcept {
   return XXH3_64bits_withSeed(name.data(), name.size(), seed);
 }
 
-Status check_all_records(const detail::Claim& claim, UnknownDtypes unknown_dtypes) {
-  IndexCheck index(claim, unknown_dtypes);
+Status check_records(const detail::Claim& claim, UnknownDtypes unknown_dtypes,
+                     std::uint64_t first, std::uint64_t last) {
+  IndexCheck index(claim, unknown_dtypes, first);
   // Two, in turn: a record and the one before it.
   Record records[2];
   std::uint64_t end = claim.data_begin;
-  for (std::uint64_t i = 0; i < claim.tensor_count; ++i) {
+  if (first > 0) {
+    Record& before = records[(first + 1) % 2];
+    WEIG_TRY(check_record(claim, first - 1, unknown_dtypes, before));
+    // Data is in order up to here, or another range's pass refuses the file.
+    end = before.meta.data_offset + before.meta.data_size;
+  }
+  for (std::uint64_t i = first; i < last; ++i) {
     Record& record = records[i % 2];
     const Rule rule = read_record(claim, i, unknown_dtypes, record);
     if (rule != Rule::none) return refusal(rule, claim, i, record);

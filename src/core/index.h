@@ -51,10 +51,13 @@ class Probe {
   std::uint32_t step_ = 0;
 };
 
-// Every record of a sealed file, in one linear pass without allocation: R1-R10; F3, the
-// order of the data; F4, every name, looked up, leads to its own record before any
-// equal name. Requires a proven index head if there are tensors.
-Status check_all_records(const detail::Claim& claim, UnknownDtypes unknown_dtypes);
+// Records [first, last) of a sealed file, in one linear pass without allocation:
+// R1-R10; F3, the order of the data, also against the record before `first`; F4, every
+// name, looked up, leads to its own record before any equal name. What holds of
+// adjoining ranges holds of both together. Requires a proven index head if there are
+// tensors.
+Status check_records(const detail::Claim& claim, UnknownDtypes unknown_dtypes,
+                     std::uint64_t first, std::uint64_t last);
 
 // The bytes of the index section for names in table order: smallest `slots`, smallest
 // seed that keeps all within kMaxProbe slots. Fails with invalid_argument where two

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <span>
 
@@ -91,6 +92,29 @@ inline disk::TensorMeta load_meta(const std::byte* p,
   return {u64(0), u32(8), u32(12), u64(16), u64(24), u64(32), u64(40)};
 }
 
+// The length of a name that is plain ASCII and ends within `room` bytes, in one pass;
+// kNotPlain where it is not, or does not. May read up to 7 bytes past `room`.
+inline constexpr std::size_t kNotPlain = SIZE_MAX;
+inline std::size_t ascii_name_length(const char* text, std::uint64_t room) noexcept {
+  constexpr std::uint64_t kOnes = 0x0101010101010101;
+  constexpr std::uint64_t kHighBits = 0x8080808080808080;
+  for (std::size_t at = 0; at < room; at += sizeof(std::uint64_t)) {
+    const auto eight =
+        load<std::uint64_t>(reinterpret_cast<const std::byte*>(text + at));
+    // A high bit for each zero byte; exact up to the first one, which is all we ask.
+    const std::uint64_t zeros = (eight - kOnes) & ~eight & kHighBits;
+    if (zeros == 0) {
+      if (eight & kHighBits) return kNotPlain;
+      continue;
+    }
+    const int bits = std::countr_zero(zeros);  // 8 x the place of the NUL, plus 7
+    const std::uint64_t before = (std::uint64_t{1} << (bits - 7)) - 1;
+    const std::size_t length = at + static_cast<std::size_t>(bits / 8);
+    return (eight & before & kHighBits) || length >= room ? kNotPlain : length;
+  }
+  return kNotPlain;
+}
+
 // Reads a record and proves it; fills `record` as far as it is sound. Minimal files are
 // spared the rules of alignment. Requires ordinal < tensor_count.
 inline Rule read_record(const detail::Claim& claim, std::uint64_t ordinal,
@@ -106,10 +130,17 @@ inline Rule read_record(const detail::Claim& claim, std::uint64_t ordinal,
   const auto* text = reinterpret_cast<const char*>(claim.core + meta.name_offset);
   const std::uint64_t room =
       std::min(claim.strings_end - meta.name_offset, disk::kMaxNameBytes + 1);
-  const void* nul = std::memchr(text, 0, static_cast<std::size_t>(room));
-  if (!nul) return Rule::name_end;
-  record.name = {text, static_cast<std::size_t>(static_cast<const char*>(nul) - text)};
-  if (!is_utf8(record.name)) return Rule::name_text;
+  // A sealed file's names are followed by its section table: looking eight bytes ahead
+  // stays inside.
+  std::size_t length = claim.sealed ? ascii_name_length(text, room) : kNotPlain;
+  const bool plain = length != kNotPlain;
+  if (!plain) {
+    const void* nul = std::memchr(text, 0, static_cast<std::size_t>(room));
+    if (!nul) return Rule::name_end;
+    length = static_cast<std::size_t>(static_cast<const char*>(nul) - text);
+  }
+  record.name = {text, length};
+  if (!plain && !is_utf8(record.name)) return Rule::name_text;
 
   const DtypeInfo* info = dtype_info(static_cast<Dtype>(meta.dtype));
   if (!info && unknown_dtypes == UnknownDtypes::refuse) return Rule::dtype;

@@ -230,6 +230,8 @@ Status View::check_layout(disk::SectionKind kind, Bytes bytes) const {
         if (i > 0 && entry.tensor <= load_quantization(bytes, i - 1).tensor)
           return bad("quantization", "tensors are not in ascending order")
               .found(entry.tensor);
+        if (entry.tensor >= claim_.tensor_count)
+          return bad("quantization", "the tensor's ordinal").found(entry.tensor);
         WEIG_TRY_ASSIGN(tensor, (*this)[entry.tensor]);
         WEIG_TRY(check_quantization(entry, tensor.rank(), claim_.tensor_count));
       }

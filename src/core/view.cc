@@ -12,6 +12,11 @@
 #include "core/try.h"
 
 namespace weig {
+namespace {
+
+constexpr std::uint32_t kStructureProven = 1;  // bits above: section kinds, 1 << kind
+
+}  // namespace
 
 Shape Tensor::strides() const noexcept {
   Shape strides(shape_.rank());
@@ -166,14 +171,17 @@ Result<std::uint32_t> View::owner(std::uint32_t ordinal) const {
   return ordinal;
 }
 
-namespace {
-constexpr std::uint32_t kStructureProven = 1;  // bits above: section kinds, 1 << kind
-}  // namespace
-
 Status View::check_structure() const {
   if (!claim_.sealed ||
       (proven_.bits.load(std::memory_order_acquire) & kStructureProven))
     return {};
+  WEIG_TRY(check_structure_digests());
+  WEIG_TRY(check_records(claim_, options_.unknown_dtypes, 0, claim_.tensor_count));
+  proven_.bits.fetch_or(kStructureProven, std::memory_order_release);
+  return {};
+}
+
+Status View::check_structure_digests() const {
   const Digest file_id = xxh3_128({claim_.core, claim_.core_end});
   if (file_id != claim_.file_id)
     return Error(Code::corrupt,
@@ -183,8 +191,21 @@ Status View::check_structure() const {
         .expected(to_hex(claim_.file_id));
   if (auto index = section(disk::SectionKind::name_index); !index)
     return std::move(index).error();
-  WEIG_TRY(check_all_records(claim_, options_.unknown_dtypes));
-  proven_.bits.fetch_or(kStructureProven, std::memory_order_release);
+  return {};
+}
+
+Status detail::ViewAccess::check_structure(const View& view, const RunAll& run_all) {
+  const Claim& claim = view.claim_;
+  // Parts of this many records keep all threads busy to the end.
+  constexpr std::uint64_t kPart = 16'384;
+  const std::uint64_t parts = (claim.tensor_count + kPart - 1) / kPart;
+  if (!claim.sealed || parts < 2) return view.check_structure();
+  WEIG_TRY(run_all(parts + 1, [&](std::uint64_t i) -> Status {
+    if (i == 0) return view.check_structure_digests();
+    return check_records(claim, view.options_.unknown_dtypes, (i - 1) * kPart,
+                         std::min(i * kPart, claim.tensor_count));
+  }));
+  view.proven_.bits.fetch_or(kStructureProven, std::memory_order_release);
   return {};
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <vector>
 
 #include "core/byteswap.h"
@@ -14,6 +15,7 @@
 #include "formats/safetensors.h"
 #include "formats/sniff.h"
 #include "os/os.h"
+#include "store/parallel.h"
 
 namespace weig {
 namespace {
@@ -117,12 +119,19 @@ Result<View> Model::Backing::claim_weig(const os::InputFile& file, Bytes first,
   if (front < kSmallFront && options.validation == Validation::full)
     file.will_need(0, front);
   WEIG_TRY(map(file, front, options));
-  return detail::ViewAccess::open(
-      {.front = mapping.bytes(),
-       .trailer = trailer,
-       .file_size = file.size(),
-       .data = options.part == Part::everything ? mapping.data() : nullptr},
-      rules);
+  // Proven below, on several threads if it is worth it.
+  ViewOptions lazy = rules;
+  lazy.validation = Validation::lazy;
+  WEIG_TRY_ASSIGN(
+      view, detail::ViewAccess::open(
+                {.front = mapping.bytes(),
+                 .trailer = trailer,
+                 .file_size = file.size(),
+                 .data = options.part == Part::everything ? mapping.data() : nullptr},
+                lazy));
+  if (options.validation == Validation::full)
+    WEIG_TRY(detail::ViewAccess::check_structure(view, run_in_parallel));
+  return std::move(view);
 }
 
 Result<View> Model::Backing::claim_foreign(const Manifest& manifest,
@@ -140,7 +149,7 @@ Result<View> Model::Backing::claim_big_endian(const os::InputFile& file,
   WEIG_TRY(map(file, file.size(), options));
   WEIG_TRY_ASSIGN(manifest,
                   read_big_endian(mapping.bytes(), file.size(), view_options(options)));
-  if (options.part == Part::metadata || std::endian::native == std::endian::big)
+  if (options.part == Part::metadata)
     return claim_foreign(manifest, mapping.data(), options);
   WEIG_TRY_ASSIGN(image, os::Mapping::anonymous(file.size()));
   swapped = std::move(image);
@@ -170,6 +179,9 @@ Model& Model::operator=(Model&&) noexcept = default;
 Model::~Model() = default;
 
 Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
+  if (std::endian::native == std::endian::big)
+    return Error(Code::unsupported, "big-endian hosts are not supported yet")
+        .file(path);
   WEIG_TRY_ASSIGN(file, os::InputFile::open(path));
   auto backing = std::make_unique<Backing>();
   backing->path = path;
