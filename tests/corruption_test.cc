@@ -454,7 +454,7 @@ const std::vector<Row>& section_rows() {
       {"s6_ascend", put_in_section<std::uint32_t>(Kind::quantization, 40, 0),
        Code::corrupt, "ascending"},
       {"s6_tensor", put_in_section<std::uint32_t>(Kind::quantization, 40, 5),
-       Code::invalid_argument, "no tensor has this ordinal"},
+       Code::corrupt, "tensor's ordinal"},
       {"s6_last_field", put_in_section<std::uint32_t>(Kind::quantization, 36, 1),
        Code::corrupt, "last field"},
       {"s6_axis", put_in_section<std::uint32_t>(Kind::quantization, 16, 2),

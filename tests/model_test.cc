@@ -203,6 +203,33 @@ TEST(Model, notices_joined_files) {
   EXPECT_NE(model.error().message().find("joined"), std::string::npos);
 }
 
+// Large tables are proven in parts, on several threads: the same refusals, also for
+// what lies across the border of two parts.
+TEST(Model, proves_large_tables_like_small_ones) {
+  std::vector<ImageTensor> tensors;
+  for (int i = 0; i < 50'000; ++i)
+    tensors.push_back({"l." + std::to_string(i) + ".w", Dtype::u8, {1}});
+  const Image sound = Image::sealed(tensors);
+  const Folder folder;
+  EXPECT_EQ(Model::open(save_to(folder, sound))->size(), tensors.size());
+  for (const std::uint64_t ordinal :
+       {1u, 16'383u, 16'384u, 16'385u, 32'768u, 49'999u}) {
+    for (const auto& [field, value] :
+         {std::pair<std::uint64_t, std::uint64_t>{40, 2},        // data_size
+          {32, sound.get<std::uint64_t>(sound.record(0) + 32)},  // order
+          {0, sound.get<std::uint64_t>(sound.record(0))}}) {     // an equal name
+      Image damaged = sound;
+      damaged.set<std::uint64_t>(damaged.record(ordinal) + field, value);
+      damaged.reseal();
+      const auto view = damaged.open();
+      const auto model = Model::open(save_to(folder, damaged));
+      ASSERT_FALSE(view) << ordinal << " " << field;
+      ASSERT_FALSE(model) << ordinal << " " << field;
+      EXPECT_EQ(model.error().fields().what, view.error().fields().what);
+    }
+  }
+}
+
 TEST(BigEndian, gives_native_values_of_every_type) {
   std::vector<ImageTensor> tensors;
   for (const DtypeInfo& info : kDtypes)

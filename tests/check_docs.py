@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares docs/ with what it speaks of: hex dumps with the golden files, tables of
+rejections with the rows of the tests."""
+import pathlib
+import re
+import sys
+
+root = pathlib.Path(__file__).resolve().parent.parent
+problems = []
+
+
+def check_dumps(page: pathlib.Path) -> int:
+    text = page.read_text()
+    lines = 0
+    for name, body in re.findall(r"```hexdump (\S+)\n(.*?)```", text, re.S):
+        golden = (root / "tests" / "golden" / name).read_bytes()
+        for line in body.splitlines():
+            if not line.strip():
+                continue
+            match = re.match(r"([0-9a-f]{8}): ((?:[0-9a-f]{2} ?){1,16})", line)
+            if not match:
+                problems.append(f"{page.name}: not a dump line: {line}")
+                continue
+            at = int(match[1], 16)
+            shown = bytes.fromhex(match[2])
+            lines += 1
+            if golden[at : at + len(shown)] != shown:
+                problems.append(f"{page.name}: {name} differs at {at:#x}: {line}")
+    return lines
+
+
+def check_rows(page: pathlib.Path, test: pathlib.Path, row: str, also: str = "$^") -> int:
+    source = test.read_text()
+    tested = set(re.findall(row, source, re.M)) | set(re.findall(also, source))
+    told = set(re.findall(r"^\|.*\| `([a-z0-9_]+)` \|$", page.read_text(), re.M))
+    for name in sorted(tested - told):
+        problems.append(f"{page.name}: no row for the test row {name} of {test.name}")
+    for name in sorted(told - tested):
+        problems.append(f"{page.name}: no test row {name} in {test.name}")
+    return len(told)
+
+
+dumps = check_dumps(root / "docs" / "format.md")
+rules = check_rows(
+    root / "docs" / "format.md",
+    root / "tests" / "corruption_test.cc",
+    r'^ {6}\{"([a-z0-9_]+)",',
+    r"TEST\(\w+, ([a-z0-9_]+)\)",
+)
+headers = check_rows(
+    root / "docs" / "safetensors.md",
+    root / "tests" / "safetensors_test.cc",
+    r'^ {6}\{"([a-z0-9_]+)",',
+)
+if not (dumps and rules and headers):
+    problems.append("nothing was compared")
+for problem in problems:
+    print(problem, file=sys.stderr)
+print(f"docs: {dumps} dump lines, {rules} rules, {headers} header refusals")
+sys.exit(1 if problems else 0)
