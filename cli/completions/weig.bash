@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+# Completion of the weig command for bash. Files are completed where it says nothing.
+
+_weig() {
+  local word=${COMP_WORDS[COMP_CWORD]}
+  local before=${COMP_WORDS[COMP_CWORD - 1]}
+  local command=${COMP_WORDS[1]}
+  local options='-h --help'
+  COMPREPLY=()
+
+  if ((COMP_CWORD == 1)); then
+    mapfile -t COMPREPLY < <(compgen -W \
+      "convert info ls get verify export $options --version" -- "$word")
+    return
+  fi
+
+  case $before in
+    --threads | --max-header-bytes | --slice)
+      # A value that only its user knows; without this, files would be offered.
+      compopt +o default +o bashdefault
+      return
+      ;;
+  esac
+
+  [[ $word == -* ]] || return
+  case $command in
+    convert)
+      options+=' -o --output -f --force --lenient --copy-others --sha256'
+      options+=' --max-header-bytes --json'
+      ;;
+    info | ls)
+      options+=' --accept-unsealed --accept-unknown-dtypes --json'
+      ;;
+    get)
+      options+=' --slice -o --output -f --force --raw --widen --all'
+      options+=' --accept-unsealed --accept-unknown-dtypes --json'
+      ;;
+    verify)
+      options+=' --threads --accept-unsealed --accept-unknown-dtypes --json'
+      ;;
+    export)
+      options+=' -f --force --json'
+      ;;
+  esac
+  mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
+}
+
+complete -o bashdefault -o default -F _weig weig

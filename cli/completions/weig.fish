@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+# Completion of the weig command for fish. Files are completed by default.
+
+function __weig_in
+    __fish_seen_subcommand_from $argv
+end
+
+set -l commands convert info ls get verify export
+set -l none "not __fish_seen_subcommand_from $commands"
+
+complete -c weig -s h -l help -d 'Explain this'
+complete -c weig -n "$none" -f -l version -d 'Show versions, and the formats'
+complete -c weig -n "$none" -f -a convert -d 'Turn safetensors files into a WEIG file'
+complete -c weig -n "$none" -f -a info -d 'Show what a file is and holds'
+complete -c weig -n "$none" -f -a ls -d 'List tensors, one line each'
+complete -c weig -n "$none" -f -a get -d 'Print or write a tensor\'s values'
+complete -c weig -n "$none" -f -a verify -d 'Check every byte against the digests'
+complete -c weig -n "$none" -f -a export -d 'Turn a WEIG file back into safetensors'
+
+complete -c weig -n "__weig_in $commands" -l json -d 'Print JSON, errors too'
+complete -c weig -n '__weig_in convert get' -s o -l output -r -F -d 'What to write'
+complete -c weig -n '__weig_in convert get export' -s f -l force \
+    -d 'Replace the output if it is there already'
+complete -c weig -n '__weig_in info ls get verify' -l accept-unsealed \
+    -d 'Open minimal files too'
+complete -c weig -n '__weig_in info ls get verify' -l accept-unknown-dtypes \
+    -d 'Open files with unknown element types'
+
+complete -c weig -n '__weig_in convert' -l lenient \
+    -d 'Accept, with a warning, what readers disagree on'
+complete -c weig -n '__weig_in convert' -l copy-others \
+    -d 'Copy the other files of a folder'
+complete -c weig -n '__weig_in convert' -l sha256 \
+    -d 'Record the SHA-256 of each source file'
+complete -c weig -n '__weig_in convert' -l max-header-bytes -x \
+    -d 'Refuse longer headers of source files'
+
+complete -c weig -n '__weig_in get' -l slice -x -d 'Only these elements, as in NumPy'
+complete -c weig -n '__weig_in get' -l raw -d 'Bytes as they are stored'
+complete -c weig -n '__weig_in get' -l widen -d 'Widen types that NumPy lacks'
+complete -c weig -n '__weig_in get' -l all -d 'Print all values of a large tensor'
+
+complete -c weig -n '__weig_in verify' -l threads -x -d 'How many threads to use'

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// weig convert: other formats into one WEIG file.
+#include <fmt/format.h>
+#include <weig/convert.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "command.h"
+#include "json.h"
+#include "options.h"
+#include "progress_bar.h"
+#include "quantity.h"
+#include "report.h"
+#include "tensor_text.h"
+#include "terminal.h"
+
+namespace weig::cli {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> sources;
+  std::string target;
+  ConvertOptions options;
+  Form form = Form::text;
+};
+
+// Several sources without a target: most likely the last one was meant to be it.
+int ask_for_target(const Arguments& arguments) {
+  const std::string& last = arguments.sources.back();
+  std::error_code ignored;
+  std::string message = "several sources need -o OUTPUT";
+  if (last.ends_with(".weig") || !std::filesystem::exists(last, ignored))
+    message +=
+        fmt::format("; {} looks like the output: put -o before it", in_quotes(last));
+  return fail_usage("weig convert", message);
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+void tell_more(const Arguments& arguments, const ConvertReport& report) {
+  for (const std::string& warning : report.warnings) warn(warning);
+  if (report.other_files.empty()) return;
+  const bool copied = arguments.options.other_files == OtherFiles::copy;
+  const std::string names = printable(joined(report.other_files));
+  tell(copied ? "weig: copied too: " + names
+              : "weig: left behind: " + names + " (--copy-others copies them)");
+}
+
+void print_text(Output& output, const ConvertReport& report) {
+  output.print("{}\n", printable(report.output));
+  output.print("  tensors  {}", grouped(report.tensors));
+  if (report.aliases > 0)
+    output.print(", of them {} (shared bytes, stored once)",
+                 counted(report.aliases, "alias"));
+  output.print("\n  data     {}\n", full_bytes(report.data_bytes));
+  const double percent = 100.0 * static_cast<double>(report.padding_bytes) /
+                         static_cast<double>(report.file_size);
+  output.print("  padding  {}, {:.2f} % of the file\n",
+               full_bytes(report.padding_bytes), percent);
+  output.print("  file     {}\n", full_bytes(report.file_size));
+  output.print("  time     {}, {}\n", duration(report.seconds),
+               rate(report.file_size, report.seconds));
+  output.print("  export   {}\n", report.exact_source
+                                      ? "gives the source back byte for byte"
+                                      : "gives the same tensors, not the same bytes");
+}
+
+void print_names(Json& json, std::string_view key,
+                 const std::vector<std::string>& names) {
+  json.key(key).begin_array();
+  for (const std::string& name : names) json.value(name);
+  json.end_array();
+}
+
+void print_json(Output& output, const ConvertReport& report) {
+  Json json(output);
+  json.begin_object().member("output", report.output);
+  json.member("tensors", report.tensors).member("aliases", report.aliases);
+  json.member("data_bytes", report.data_bytes);
+  json.member("padding_bytes", report.padding_bytes);
+  json.member("file_size", report.file_size);
+  json.member("file_id", digest_text(report.file_id));
+  json.member("seconds", report.seconds);
+  json.member("exact_source", report.exact_source);
+  print_names(json, "sources", report.sources);
+  print_names(json, "other_files", report.other_files);
+  print_names(json, "warnings", report.warnings);
+  json.end_object();
+}
+
+Result<ConvertReport> convert_with_bar(const Arguments& arguments) {
+  ProgressBar bar("converting");
+  ConvertOptions options = arguments.options;
+  options.progress = bar.callback();
+  return convert(arguments.sources, arguments.target, options);
+}
+
+int run_convert(const Arguments& arguments) {
+  if (arguments.sources.size() > 1 && arguments.target.empty())
+    return ask_for_target(arguments);
+  const auto report = convert_with_bar(arguments);
+  if (!report) return fail(with_force_hint(report.error()), arguments.form);
+  tell_more(arguments, *report);
+  Output output(stdout, "standard output");
+  arguments.form == Form::json ? print_json(output, *report)
+                               : print_text(output, *report);
+  return close_output(output, 0);
+}
+
+void add_convert_options(CLI::App& command, ConvertOptions& options) {
+  command.add_flag_callback(
+      "--lenient", [&options] { options.strictness = Strictness::lenient; },
+      "Accept, with a warning, what readers disagree on:\n"
+      "holes, bytes after the last tensor, names that\n"
+      "share bytes, metadata that is not text");
+  command.add_flag_callback(
+      "--copy-others", [&options] { options.other_files = OtherFiles::copy; },
+      "Copy a folder's other files (config.json,\ntokenizer, ...) beside the output");
+  command.add_flag_callback(
+      "--sha256", [&options] { options.source_hash = SourceHash::sha256; },
+      "Record the SHA-256 of each source file in the\nmetadata");
+  command
+      .add_option("--max-header-bytes", options.max_header_bytes,
+                  "Refuse longer headers of source files; without\n"
+                  "it, those above 1073741824 bytes")
+      ->check(whole_number(UINT64_MAX))
+      ->type_name("N");
+}
+
+}  // namespace
+
+Command add_convert(CLI::App& app) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command =
+      app.add_subcommand("convert", "Turn safetensors files into a WEIG file");
+  command
+      ->add_option("SRC", arguments->sources,
+                   "safetensors or WEIG files, or a folder with a model")
+      ->required()
+      ->type_name("");
+  command
+      ->add_option("-o,--output", arguments->target,
+                   "What to write; without it, SRC with the ending\n.weig")
+      ->type_name("DST");
+  add_force(*command, arguments->options.existing);
+  add_convert_options(*command, arguments->options);
+  add_json(*command, arguments->form);
+  command->footer(
+      "Examples:\n"
+      "  weig convert model.safetensors\n"
+      "  weig convert part-1.safetensors part-2.safetensors -o model.weig\n"
+      "  weig convert --copy-others folder -o other/model.weig");
+  return {command, [arguments] { return run_convert(*arguments); }};
+}
+
+}  // namespace weig::cli

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// weig export: a WEIG file back into a safetensors file.
+#include <weig/convert.h>
+
+#include <memory>
+#include <string>
+
+#include "command.h"
+#include "json.h"
+#include "options.h"
+#include "progress_bar.h"
+#include "quantity.h"
+#include "report.h"
+#include "terminal.h"
+
+namespace weig::cli {
+namespace {
+
+struct Arguments {
+  std::string file;
+  std::string target;
+  ExportOptions options;
+  Form form = Form::text;
+};
+
+void print_text(Output& output, const ExportReport& report) {
+  output.print("{}\n", printable(report.output));
+  output.print("  tensors  {}\n", grouped(report.tensors));
+  output.print("  file     {}\n", full_bytes(report.file_size));
+  output.print("  time     {}, {}\n", duration(report.seconds),
+               rate(report.file_size, report.seconds));
+  output.print("  bytes    {}\n",
+               report.exact ? "those of the file that was converted, byte for byte"
+                            : "not those of an earlier file: a canonical one");
+}
+
+void print_json(Output& output, const ExportReport& report) {
+  Json json(output);
+  json.begin_object().member("output", report.output);
+  json.member("tensors", report.tensors).member("file_size", report.file_size);
+  json.member("exact", report.exact).member("seconds", report.seconds);
+  json.key("warnings").begin_array();
+  for (const std::string& warning : report.warnings) json.value(warning);
+  json.end_array().end_object();
+}
+
+Result<ExportReport> export_with_bar(const Arguments& arguments) {
+  ProgressBar bar("exporting");
+  ExportOptions options = arguments.options;
+  options.progress = bar.callback();
+  return export_file(arguments.file, arguments.target, options);
+}
+
+int run_export(const Arguments& arguments) {
+  const auto report = export_with_bar(arguments);
+  if (!report) return fail(with_force_hint(report.error()), arguments.form);
+  for (const std::string& warning : report->warnings) warn(warning);
+  Output output(stdout, "standard output");
+  arguments.form == Form::json ? print_json(output, *report)
+                               : print_text(output, *report);
+  return close_output(output, 0);
+}
+
+}  // namespace
+
+Command add_export(CLI::App& app) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command =
+      app.add_subcommand("export", "Turn a WEIG file back into a safetensors file");
+  command->add_option("FILE", arguments->file, "A WEIG file")
+      ->required()
+      ->type_name("");
+  command->add_option("DST", arguments->target, "What to write")
+      ->required()
+      ->type_name("");
+  add_force(*command, arguments->options.existing);
+  add_json(*command, arguments->form);
+  command->footer(
+      "Digests are checked on the way.\n\n"
+      "Example:\n"
+      "  weig export model.weig model.safetensors");
+  return {command, [arguments] { return run_export(*arguments); }};
+}
+
+}  // namespace weig::cli

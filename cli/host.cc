@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host.h"
+
+#include <fcntl.h>
+#include <locale.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <string_view>
+
+namespace weig::cli {
+namespace {
+
+volatile std::sig_atomic_t stopped_by = 0;
+
+// Longer paths than any system allows are not remembered.
+char unfinished_file[4097];
+
+extern "C" void note_stop(int signal) { stopped_by = signal; }
+
+// A page of a mapped file could not be read: the file was cut short, or its disk
+// failed. Only write(), unlink() and _exit() are allowed here.
+extern "C" void lost_page(int) {
+  constexpr std::string_view kMessage =
+      "weig: a file could not be read: it was cut short while in use, or its disk "
+      "failed\n";
+  [[maybe_unused]] const auto ignored =
+      ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
+  if (unfinished_file[0] != 0) ::unlink(unfinished_file);
+  ::_exit(8);  // Code::io
+}
+
+// Without SA_RESTART: a write that waits for a slow reader must notice the flag.
+void handle(int signal, void (*handler)(int)) {
+  struct sigaction action{};
+  action.sa_handler = handler;
+  sigemptyset(&action.sa_mask);
+  ::sigaction(signal, &action, nullptr);
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action{};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+bool is_terminal(Stream stream) {
+  const char* kind = std::getenv("TERM");
+  const bool dumb = kind == nullptr || std::string_view(kind) == "dumb";
+  return !dumb && ::isatty(static_cast<int>(stream)) == 1;
+}
+
+std::size_t columns(Stream stream) {
+  winsize size{};
+  if (::ioctl(static_cast<int>(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+    return 80;
+  return size.ws_col;
+}
+
+void prepare_process() {
+  // Opened the wrong way round on purpose: using them fails, as it would have closed.
+  for (int number = 0; number <= 2; ++number)
+    if (::fcntl(number, F_GETFD) < 0 && errno == EBADF) [[maybe_unused]]
+      const int ignored = ::open("/dev/null", number == 0 ? O_WRONLY : O_RDONLY);
+  handle(SIGPIPE, SIG_IGN);
+  handle(SIGXFSZ, SIG_IGN);
+  handle(SIGBUS, lost_page);
+  handle(SIGINT, note_stop);
+  handle(SIGTERM, note_stop);
+  if (!is_ignored(SIGHUP)) handle(SIGHUP, note_stop);  // nohup stays in force
+}
+
+void set_unfinished_file(std::string_view path) noexcept {
+  if (path.size() >= sizeof unfinished_file) path = {};
+  std::copy(path.begin(), path.end(), unfinished_file);
+  unfinished_file[path.size()] = 0;
+}
+
+int stop_signal() noexcept { return stopped_by; }
+
+std::size_t character_columns(char32_t code) {
+  // Not the user's locale: files are UTF-8 whatever the environment says.
+  static const locale_t utf8 = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", locale_t{});
+  if (code < 0x300 || utf8 == locale_t{}) return 1;
+  const locale_t before = ::uselocale(utf8);
+  const int width = ::wcwidth(static_cast<wchar_t>(code));
+  ::uselocale(before);
+  return width < 0 ? 1 : static_cast<std::size_t>(width);
+}
+
+}  // namespace weig::cli

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command asks of the operating system: is this a terminal, how wide is it,
+// did someone say stop. The only file here with an OS header is host.cc.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace weig::cli {
+
+enum class Stream : int { output = 1, talk = 2 };
+
+// A terminal that can redraw a line: TERM=dumb does not count.
+bool is_terminal(Stream stream);
+
+// Columns of the terminal, or 80 where there is none.
+std::size_t columns(Stream stream);
+
+// Makes the process fit to write files: standard streams that are closed cannot become
+// the descriptor of a model file, a closed pipe or a size limit is an error of write()
+// instead of sudden death, and Ctrl-C, SIGTERM and SIGHUP only raise a flag.
+void prepare_process();
+
+// Names the unfinished file, if any, that must go should the process die at once, which
+// a page of a mapped file that cannot be read makes it do. Empty: none.
+void set_unfinished_file(std::string_view path) noexcept;
+
+// The signal that asked the process to stop, or 0.
+int stop_signal() noexcept;
+
+// Terminal columns of one character; 1 where the host does not know.
+std::size_t character_columns(char32_t code);
+
+}  // namespace weig::cli

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// weig info: what a file is, on one screen.
+#include <weig/model.h>
+
+#include <memory>
+#include <string>
+
+#include "command.h"
+#include "file_info.h"
+#include "host.h"
+#include "options.h"
+#include "report.h"
+
+namespace weig::cli {
+namespace {
+
+// Of output that goes to no terminal.
+constexpr std::size_t kPipeColumns = 100;
+
+struct Arguments {
+  std::string file;
+  OpenOptions open;
+  Form form = Form::text;
+};
+
+int run_info(const Arguments& arguments) {
+  const auto model = open_model(arguments.file, arguments.open);
+  if (!model) return fail(model.error(), arguments.form);
+  const auto info = file_info(*model);
+  if (!info) return fail(info.error(), arguments.form);
+  Output output(stdout, "standard output");
+  if (arguments.form == Form::json)
+    print_info_json(output, *info);
+  else
+    print_info(output, *info,
+               is_terminal(Stream::output) ? columns(Stream::output) : kPipeColumns);
+  return close_output(output, 0);
+}
+
+}  // namespace
+
+Command add_info(CLI::App& app) {
+  auto arguments = std::make_shared<Arguments>();
+  arguments->open.part = Part::metadata;  // no data is looked at
+  CLI::App* command = app.add_subcommand("info", "Show what a file is and holds");
+  add_file(*command, arguments->file);
+  add_accept_unsealed(*command, arguments->open);
+  add_accept_unknown_dtypes(*command, arguments->open);
+  add_json(*command, arguments->form);
+  command->footer("Long values are cut; --json prints all in full.");
+  return {command, [arguments] { return run_info(*arguments); }};
+}
+
+}  // namespace weig::cli

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "new_file.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <random>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "host.h"
+
+namespace weig::cli {
+namespace fs = std::filesystem;
+namespace {
+
+Error system_failure(std::string_view action, const std::string& path,
+                     const std::error_code& error) {
+  return Error(Code::io, fmt::format("cannot {}: {}", action, error.message()))
+      .file(path);
+}
+
+// Whether `path` may become a new file.
+Status check_target(const std::string& path, Existing existing,
+                    const std::string& input) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) {
+    // A dangling link would be replaced, not followed: better to ask first.
+    if (!fs::is_symlink(fs::symlink_status(path, error))) return {};
+    return Error(Code::exists, "the output is a link to nothing")
+        .file(path)
+        .hint("remove it, or name the file itself");
+  }
+  if (!fs::is_regular_file(status))
+    return Error(Code::exists, "the output exists already, and is not a regular file")
+        .file(path);
+  if (fs::equivalent(path, input, error))
+    return Error(Code::exists, "the output is the input").file(path);
+  if (existing == Existing::replace) return {};
+  return Error(Code::exists, "the output exists already")
+      .file(path)
+      .hint("--force replaces it");
+}
+
+// In the same folder, so that it can be renamed; unlike the name of any model.
+std::string temporary_name(const fs::path& path) {
+  std::random_device random;
+  const fs::path name =
+      fmt::format(".{}.{:08x}{:08x}.part", path.filename().string().substr(0, 200),
+                  random(), random());
+  return (path.parent_path() / name).string();
+}
+
+}  // namespace
+
+Result<NewFile> NewFile::create(const std::string& path, Existing existing,
+                                const std::string& input) {
+  if (auto status = check_target(path, existing, input); !status)
+    return std::move(status).error();
+  std::error_code error;
+  const fs::path real = fs::weakly_canonical(path, error);
+  NewFile file;
+  file.path_ = error ? path : real.string();
+  file.existing_ = existing;
+  const std::string temporary = temporary_name(file.path_);
+  file.file_.reset(std::fopen(temporary.c_str(), "wbx"));
+  if (!file.file_)
+    return system_failure("create the output", path, {errno, std::generic_category()});
+  file.temporary_ = temporary;
+  set_unfinished_file(temporary);
+  file.output_ = std::make_unique<Output>(file.file_.get(), path);
+  return file;
+}
+
+NewFile::NewFile(NewFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::exchange(other.temporary_, {})),
+      existing_(other.existing_),
+      file_(std::move(other.file_)),
+      output_(std::move(other.output_)) {}
+
+NewFile::~NewFile() {
+  file_.reset();
+  std::error_code ignored;
+  if (temporary_.empty()) return;
+  fs::remove(temporary_, ignored);
+  set_unfinished_file({});
+}
+
+Status NewFile::publish() {
+  if (auto status = output_->finish(); !status) return status;
+  if (output_->stopped()) return Error(Code::cancelled, "interrupted").file(path_);
+  if (std::fclose(file_.release()) != 0)
+    return system_failure("close the output", path_, {errno, std::generic_category()});
+  std::error_code error;
+  if (existing_ == Existing::replace) {
+    const fs::file_status old = fs::status(path_, error);
+    if (fs::exists(old)) fs::permissions(temporary_, old.permissions(), error);
+  } else {
+    // Unlike a rename, a link never replaces what has come to be there meanwhile. The
+    // destructor removes the first name.
+    fs::create_hard_link(temporary_, path_, error);
+    if (!error) return {};
+    if (error == std::errc::file_exists)
+      return Error(Code::exists, "the output exists already").file(path_);
+  }
+  fs::rename(temporary_, path_, error);
+  if (error) return system_failure("name the output", path_, error);
+  temporary_.clear();
+  set_unfinished_file({});
+  return {};
+}
+
+}  // namespace weig::cli

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "options.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <utility>
+
+namespace weig::cli {
+namespace {
+
+// The options that a file would need besides those given, found out by trying.
+std::string missing_options(const std::string& file, OpenOptions options) {
+  const bool sealed_only = options.unsealed == Unsealed::refuse;
+  const bool known_only = options.unknown_dtypes == UnknownDtypes::refuse;
+  constexpr const char* kUnsealed = "--accept-unsealed";
+  constexpr const char* kUnknown = "--accept-unknown-dtypes";
+  options.unsealed = Unsealed::accept;
+  if (sealed_only && Model::open(file, options)) return kUnsealed;
+  options.unknown_dtypes = UnknownDtypes::accept;
+  if (!known_only || !Model::open(file, options)) return {};
+  options.unsealed = Unsealed::refuse;
+  if (!sealed_only || Model::open(file, options)) return kUnknown;
+  return fmt::format("{} {}", kUnsealed, kUnknown);
+}
+
+}  // namespace
+
+Result<Model> open_model(const std::string& file, const OpenOptions& options) {
+  auto model = Model::open(file, options);
+  if (model || model.error().code() != Code::unsupported) return model;
+  const std::string missing = missing_options(file, options);
+  if (missing.empty()) return model;
+  std::string hint = missing + " opens it all the same";
+  if (missing.find("unsealed") != missing.npos) hint += ", 'weig convert' seals it";
+  return Error(model.error()).hint(std::move(hint));
+}
+
+CLI::Validator whole_number(std::uint64_t max) {
+  const auto check = [max](std::string& text) -> std::string {
+    std::uint64_t number = 0;
+    const char* end = text.data() + text.size();
+    const auto read = std::from_chars(text.data(), end, number);
+    if (read.ec == std::errc() && read.ptr == end && number <= max) return {};
+    return fmt::format("must be a whole number from 0 to {}", max);
+  };
+  return {check, ""};
+}
+
+void add_file(CLI::App& command, std::string& file) {
+  command.add_option("FILE", file, "A WEIG or safetensors file")
+      ->required()
+      ->type_name("");
+}
+
+void add_json(CLI::App& command, Form& form) {
+  command.add_flag_callback(
+      "--json", [&form] { form = Form::json; }, "Print JSON, errors too");
+}
+
+void add_force(CLI::App& command, Existing& existing) {
+  command.add_flag_callback(
+      "-f,--force", [&existing] { existing = Existing::replace; },
+      "Replace the output if it is there already");
+}
+
+void add_accept_unsealed(CLI::App& command, OpenOptions& options) {
+  command.add_flag_callback(
+      "--accept-unsealed", [&options] { options.unsealed = Unsealed::accept; },
+      "Open minimal files too, which have no seal and no\ndigests");
+}
+
+void add_accept_unknown_dtypes(CLI::App& command, OpenOptions& options) {
+  command.add_flag_callback(
+      "--accept-unknown-dtypes",
+      [&options] { options.unknown_dtypes = UnknownDtypes::accept; },
+      "Open files with element types that this version\ndoes not know");
+}
+
+}  // namespace weig::cli

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arguments and options that several commands share.
+#pragma once
+
+#include <weig/model.h>
+#include <weig/writer.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "report.h"
+
+namespace weig::cli {
+
+// For numbers: digits only, at most `max`. (CLI11 would take -1 for 2^64 - 1.)
+CLI::Validator whole_number(std::uint64_t max);
+
+void add_file(CLI::App& command, std::string& file);
+void add_json(CLI::App& command, Form& form);
+void add_force(CLI::App& command, Existing& existing);
+void add_accept_unsealed(CLI::App& command, OpenOptions& options);
+void add_accept_unknown_dtypes(CLI::App& command, OpenOptions& options);
+
+// Model::open(), with the hint which of the last two options would have opened the
+// file.
+Result<Model> open_model(const std::string& file, const OpenOptions& options);
+
+}  // namespace weig::cli

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "summary.h"
+
+#include <algorithm>
+
+#include "owners.h"
+
+namespace weig::cli {
+namespace {
+
+DtypeCount& count_of(std::vector<DtypeCount>& counts, Dtype dtype) {
+  const auto found = std::ranges::find(counts, dtype, &DtypeCount::dtype);
+  if (found != counts.end()) return *found;
+  return counts.emplace_back(DtypeCount{.dtype = dtype});
+}
+
+void add_place(Summary& summary, std::uint64_t offset) {
+  const std::uint64_t alignment = offset & (~offset + 1);  // the lowest bit set
+  summary.alignment =
+      summary.with_bytes == 0 ? alignment : std::min(summary.alignment, alignment);
+  ++summary.with_bytes;
+  if (offset % (std::uint64_t{4} << 10) == 0) ++summary.on_4_kib;
+  if (offset % (std::uint64_t{2} << 20) == 0) ++summary.on_2_mib;
+}
+
+}  // namespace
+
+Result<Summary> summarize(const Model& model) {
+  Summary summary;
+  Owners owners(model);
+  for (const auto& tensor : model.tensors()) {
+    if (!tensor) return tensor.error();
+    DtypeCount& count = count_of(summary.dtypes, tensor->dtype());
+    ++summary.tensors;
+    ++count.tensors;
+    if (tensor->byte_count() > 0) add_place(summary, tensor->data_offset());
+    if (owners.of(*tensor) != tensor->ordinal()) {
+      ++summary.aliases;
+      continue;
+    }
+    count.parameters += tensor->element_count();
+    count.bytes += tensor->byte_count();
+    summary.parameters += tensor->element_count();
+    summary.bytes += tensor->byte_count();
+  }
+  std::ranges::stable_sort(summary.dtypes, std::ranges::greater(), &DtypeCount::bytes);
+  return summary;
+}
+
+}  // namespace weig::cli

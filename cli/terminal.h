@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text from files in a form that is safe to print and keeps to its line, spelled as
+// the library's messages spell it: \n, \t, \xNN, \u{NNNN}, and \\ for a backslash.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace weig::cli {
+
+void append_printable(std::string& out, std::string_view text);
+std::string printable(std::string_view text);
+
+// The same between single quotes.
+std::string in_quotes(std::string_view text);
+
+// Columns that printable text takes.
+std::size_t display_width(std::string_view text);
+
+// Printable text cut to at most `width` columns (at least 4), "..." where it was cut.
+std::string shortened(std::string_view text, std::size_t width);
+
+}  // namespace weig::cli

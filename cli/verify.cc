@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// weig verify: is every byte what the writer wrote?
+#include <weig/verify.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "command.h"
+#include "json.h"
+#include "options.h"
+#include "progress_bar.h"
+#include "quantity.h"
+#include "report.h"
+#include "terminal.h"
+
+namespace weig::cli {
+namespace {
+
+struct Arguments {
+  std::string file;
+  OpenOptions open;
+  unsigned threads = 0;
+  Form form = Form::text;
+};
+
+// Damage to the structure weighs more than damage to numbers.
+int status_of(const VerifyReport& report) {
+  if (report.sound()) return 0;
+  const auto is_structural = [](const Damage& damage) {
+    return damage.error.code() != Code::checksum;
+  };
+  return static_cast<int>(std::ranges::any_of(report.damages, is_structural)
+                              ? Code::corrupt
+                              : Code::checksum);
+}
+
+void print_text(Output& output, const Arguments& arguments,
+                const VerifyReport& report) {
+  for (const Damage& damage : report.damages)
+    output.print("damaged: bytes [{}, {}): {}\n", damage.begin, damage.end,
+                 damage.error.message());
+  output.print("{}: {}", printable(arguments.file),
+               report.sound() ? std::string("sound")
+                              : counted(report.damages.size(), "damaged place"));
+  if (report.tensors_with_digest == 0 && report.tensors > 0)
+    output.print(
+        ", structure only: this file has no digests, so that damage to its "
+        "data cannot be seen");
+  else
+    output.print(", {} checked", counted(report.tensors_with_digest, "tensor"));
+  output.print("; {}, {}, {}\n", short_bytes(report.bytes), duration(report.seconds),
+               rate(report.bytes, report.seconds));
+}
+
+void print_damage(Json& json, const Damage& damage) {
+  const Error::Fields& fields = damage.error.fields();
+  json.begin_object().member("code", code_name(damage.error.code()));
+  json.key("tensor");
+  fields.names_tensor ? json.value(fields.tensor) : json.null();
+  json.member("begin", damage.begin).member("end", damage.end);
+  json.member("what", fields.what);
+  json.member("message", damage.error.message());
+  json.end_object();
+}
+
+void print_json(Output& output, const Arguments& arguments,
+                const VerifyReport& report) {
+  Json json(output, 2);
+  json.begin_object().member("file", arguments.file);
+  json.member("sound", report.sound()).member("status", status_of(report));
+  json.member("tensors", report.tensors);
+  json.member("tensors_with_digest", report.tensors_with_digest);
+  json.member("bytes", report.bytes).member("seconds", report.seconds);
+  json.key("damages").begin_array();
+  for (const Damage& damage : report.damages) print_damage(json, damage);
+  json.end_array().end_object();
+}
+
+Result<VerifyReport> verify_with_bar(const Model& model, unsigned threads) {
+  ProgressBar bar("verifying");
+  return verify(model, {.threads = threads, .progress = bar.callback()});
+}
+
+int run_verify(const Arguments& arguments) {
+  const auto model = open_model(arguments.file, arguments.open);
+  if (!model) return fail(model.error(), arguments.form);
+  const auto report = verify_with_bar(*model, arguments.threads);
+  if (!report) return fail(report.error(), arguments.form);
+  Output output(stdout, "standard output");
+  arguments.form == Form::json ? print_json(output, arguments, *report)
+                               : print_text(output, arguments, *report);
+  return close_output(output, status_of(*report));
+}
+
+}  // namespace
+
+Command add_verify(CLI::App& app) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command =
+      app.add_subcommand("verify", "Check every byte of a file against its digests");
+  add_file(*command, arguments->file);
+  command
+      ->add_option("--threads", arguments->threads,
+                   "How many threads to use; 0, the default: one a CPU")
+      ->check(whole_number(1024))
+      ->type_name("N");
+  add_accept_unsealed(*command, arguments->open);
+  add_accept_unknown_dtypes(*command, arguments->open);
+  add_json(*command, arguments->form);
+  command->footer(
+      "Exit status: 0 sound, 3 damaged structure, 4 data that differs from its "
+      "digest.");
+  return {command, [arguments] { return run_verify(*arguments); }};
+}
+
+}  // namespace weig::cli
