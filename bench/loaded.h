@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the programs that load a file have in common: touching every page, and telling
+// the process that measures them that everything is loaded, then at what cost.
+#pragma once
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <span>
+#include <string>
+
+namespace bench {
+
+// Reads one byte of each 4 KiB page that holds any of `bytes`.
+inline void touch_pages(std::span<const std::byte> bytes) {
+  constexpr std::size_t kPage = 4096;
+  volatile const std::byte* data = bytes.data();
+  const std::size_t first = reinterpret_cast<std::uintptr_t>(bytes.data()) % kPage;
+  for (std::size_t i = 0; i < bytes.size(); i += i ? kPage : kPage - first)
+    static_cast<void>(data[i]);
+}
+
+// The figure of a line "Name:  123 kB" of a file in /proc, or 0.
+inline std::uint64_t kib_of(const std::string& line, const std::string& name) {
+  return line.starts_with(name + ":") ? std::stoull(line.substr(name.size() + 1)) : 0;
+}
+
+// Bytes of anonymous memory that this process has now.
+inline std::uint64_t anonymous_bytes() {
+  std::ifstream status("/proc/self/status");
+  std::uint64_t kib = 0;
+  for (std::string line; std::getline(status, line);) kib += kib_of(line, "RssAnon");
+  return kib * 1024;
+}
+
+// Bytes of [begin, end) that are mapped in 2 MiB pieces.
+inline std::uint64_t huge_mapped_bytes(std::span<const std::byte> mapping) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(mapping.data());
+  std::ifstream smaps("/proc/self/smaps");
+  std::uint64_t kib = 0;
+  bool inside = false;
+  for (std::string line; std::getline(smaps, line);) {
+    unsigned long from = 0;
+    unsigned long to = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &from, &to) == 2)
+      inside = from < begin + mapping.size() && to > begin;
+    if (inside) kib += kib_of(line, "FilePmdMapped") + kib_of(line, "ShmemPmdMapped");
+  }
+  return std::min<std::uint64_t>(kib * 1024, mapping.size());
+}
+
+// To be called once all is loaded: one line at once, for who holds the clock, then a
+// line of figures. `mapping` is the file's mapping, where there is one.
+inline void report_loaded(std::span<const std::byte> mapping = {}) {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  std::puts("loaded");
+  std::fflush(stdout);
+  const double huge = mapping.empty()
+                          ? 0
+                          : static_cast<double>(huge_mapped_bytes(mapping)) /
+                                static_cast<double>(mapping.size());
+  std::printf("{\"major\": %ld, \"minor\": %ld, \"anonymous\": %llu, \"huge\": %.4f}\n",
+              usage.ru_majflt, usage.ru_minflt,
+              static_cast<unsigned long long>(anonymous_bytes()), huge);
+}
+
+}  // namespace bench
