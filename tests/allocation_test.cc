@@ -12,10 +12,10 @@
 
 extern "C" {
 // glibc's own entry points, under the names that malloc and friends are wrappers of.
-void* __libc_malloc(std::size_t);                 // NOLINT
-void* __libc_calloc(std::size_t, std::size_t);    // NOLINT
-void* __libc_realloc(void*, std::size_t);         // NOLINT
-void* __libc_memalign(std::size_t, std::size_t);  // NOLINT
+void* __libc_malloc(std::size_t);
+void* __libc_calloc(std::size_t, std::size_t);
+void* __libc_realloc(void*, std::size_t);
+void* __libc_memalign(std::size_t, std::size_t);
 }
 
 namespace {

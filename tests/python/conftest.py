@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all tests share: the command, folders, and what a refusal must look like.
+
+The command is the one that the environment variable WEIG_COMMAND names.
+"""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+import safetensors_file
+from command import CODE_NAMES, Weig, list_tree
+
+# The same examples in every run, and no folder of earlier ones.
+hypothesis.settings.register_profile(
+    "weig", derandomize=True, database=None, deadline=None, print_blob=False
+)
+hypothesis.settings.load_profile("weig")
+
+
+@pytest.fixture(scope="session")
+def weig():
+    path = os.environ.get("WEIG_COMMAND")
+    if not path or not os.access(path, os.X_OK):
+        pytest.fail(f"WEIG_COMMAND must name the weig command, and is {path!r}")
+    return Weig(os.path.abspath(path))
+
+
+@pytest.fixture
+def big_tmp():
+    """A folder on a disk, for files too large for a /tmp in memory."""
+    folder = tempfile.mkdtemp(prefix="weig-test-", dir="/var/tmp")
+    yield Path(folder)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def sample():
+    return safetensors_file.sample()
+
+
+@pytest.fixture(scope="session")
+def sample_weig(weig, sample, tmp_path_factory):
+    """The sample's WEIG file, as bytes."""
+    folder = tmp_path_factory.mktemp("sample")
+    (folder / "sample.safetensors").write_bytes(sample.raw)
+    weig.ok("convert", folder / "sample.safetensors")
+    return (folder / "sample.weig").read_bytes()
+
+
+ANY = object()  # a tensor, or none
+
+
+class Refusals:
+    """Calls the command with what it must refuse, and looks at how it says so."""
+
+    def __init__(self, weig):
+        self.weig = weig
+
+    def __call__(self, arguments, status, file, *words, tensor=ANY, kept=None):
+        """`file`: what the message must start with; `words`: what it must hold; `kept`:
+        a folder in which nothing may come or go. Returns the message."""
+        before = list_tree(kept) if kept else {}
+        run = self.weig(*arguments)
+        where = f"{arguments}: {run.err!r}"
+        assert run.status == status, f"status {run.status}; {where}"
+        lines = run.err.splitlines()
+        assert len(lines) == 1 and run.err.endswith("\n"), f"one line; {where}"
+        assert lines[0].startswith("weig: "), where
+        if file is not None:
+            assert lines[0].startswith(f"weig: {file}: "), where
+        for word in words:
+            assert str(word) in lines[0], f"{word!r} in {where}"
+        if tensor is not ANY and tensor is not None:
+            assert f"tensor '{tensor}'" in lines[0], where
+        if kept:
+            assert list_tree(kept) == before, where
+        if "--json" not in arguments:
+            assert run.out == b"", where
+        return lines[0]
+
+    def as_json(self, arguments, status):
+        """The same call with --json: the same message, in full. Returns the object."""
+        message = self(arguments, status, None)
+        run = self.weig(*arguments, "--json")
+        assert run.status == status and run.err == message + "\n"
+        error = run.json()["error"]
+        assert error["code"] == CODE_NAMES[status] and error["status"] == status
+        assert "weig: " + error["message"] == message
+        return error
+
+    def everywhere(self, path, status, *words, tensor=ANY, lenient=True):
+        """One bad file through every command that reads: the same class of error, in
+        words and in JSON, and nothing left behind. `tensor`: which one it names, None
+        for none; `lenient`: --lenient changes nothing."""
+        kept = os.path.dirname(path)
+        target = Path(path).with_suffix(".out.weig")
+        calls = [[command, path] for command in ("info", "ls", "verify")]
+        calls += [["get", path, "no such tensor"], ["convert", path, "-o", target]]
+        for call in calls:
+            self(call, status, path, *words, kept=kept)
+            error = self.as_json(call, status)
+            assert error["file"] == str(path)
+            assert tensor is ANY or error["tensor"] == tensor
+        if lenient:
+            call = ["convert", "--lenient", path, "-o", target]
+            self(call, status, path, *words, kept=kept)
+
+
+@pytest.fixture(scope="session")
+def refused(weig):
+    return Refusals(weig)
+
+
+@pytest.fixture
+def bad(tmp_path):
+    """Writes what a file holds and returns its path."""
+
+    def write(raw):
+        path = tmp_path / "bad.safetensors"
+        path.write_bytes(raw)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def round_trip(weig, tmp_path):
+    """Calls convert, verify, export; the result must be the very bytes that went in.
+    Returns the path of the WEIG file."""
+
+    def run(raw, *options):
+        source, target = tmp_path / "in.safetensors", tmp_path / "in.weig"
+        back = tmp_path / "back.safetensors"
+        source.write_bytes(raw)
+        weig.ok("convert", source, "-o", target, "--force", *options)
+        assert "sound" in weig.ok("verify", target).text
+        weig.ok("export", target, back, "--force")
+        assert back.read_bytes() == raw
+        return target
+
+    return run

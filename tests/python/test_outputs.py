@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What may be written over what, and what is left of a conversion that was stopped."""
+
+import os
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from command import (
+    CANNOT_OPEN,
+    CORRUPT,
+    EXISTS,
+    INVALID_ARGUMENT,
+    IO,
+    NOT_FOUND,
+    USAGE,
+    list_tree,
+)
+from safetensors_file import by_reference, pattern
+
+CALLS = {
+    "convert": lambda source, target: ["convert", source, "-o", target],
+    "export": lambda source, target: ["export", source, target],
+    "get": lambda source, target: ["get", source, "w", "-o", target],
+}
+SPELLINGS = {
+    "the_same": lambda path: path,
+    "with_dots": lambda path: f"{path.parent}/./../{path.parent.name}/./{path.name}",
+    "a_link": lambda path: _link(path, os.symlink),
+    "a_link_to_a_link": lambda path: _link(_link(path, os.symlink), os.symlink),
+    "a_hard_link": lambda path: _link(path, os.link),
+}
+
+
+def _link(path, how):
+    other = path.with_name("link-" + path.name)
+    how(path, other)
+    return other
+
+
+@pytest.fixture
+def files(weig, tmp_path):
+    """A source of each kind in a folder of its own."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    raw = by_reference({"w": ("F32", (8,), pattern(32))})
+    (folder / "a.safetensors").write_bytes(raw)
+    weig.ok("convert", folder / "a.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("source", ["a.safetensors", "a.weig"])
+@pytest.mark.parametrize("command", CALLS)
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_an_input_is_never_written_over(
+    refused, files, command, source, spelling, force
+):
+    """C97, C58"""
+    path = files / source
+    target = SPELLINGS[spelling](path)
+    before = path.read_bytes()
+    call = [*CALLS[command](path, target), *force]
+    refused(call, EXISTS, target, kept=files)
+    if command != "get":
+        refused.as_json(call, EXISTS)
+    assert path.read_bytes() == before
+
+
+def test_no_source_of_several_is_written_over(refused, files):
+    """C97"""
+    other = files / "b.safetensors"
+    other.write_bytes(by_reference({"v": ("F32", (8,), pattern(32))}))
+    for target in ("a.safetensors", "b.safetensors"):
+        call = ["convert", files / "a.safetensors", other, "-o", files / target, "-f"]
+        refused(call, EXISTS, files / target, kept=files)
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_an_output_that_is_there_needs_force(weig, refused, files, command):
+    """C97"""
+    source, target = files / "a.weig", files / "out"
+    target.write_bytes(b"precious")
+    message = refused(CALLS[command](source, target), EXISTS, target, kept=files)
+    assert target.read_bytes() == b"precious"
+    assert "--force" in message
+    weig.ok(*CALLS[command](source, target), "--force")
+    assert target.read_bytes() != b"precious"
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_a_link_as_output_stays_a_link(weig, files, command):
+    (files / "real").write_bytes(b"old")
+    (files / "link").symlink_to("real")
+    weig.ok(*CALLS[command](files / "a.weig", files / "link"), "--force")
+    assert (files / "link").is_symlink()
+    assert (files / "real").read_bytes() != b"old"
+    assert not (files / "real").is_symlink()
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+@pytest.mark.parametrize("command", CALLS)
+def test_what_is_no_file_is_not_replaced(weig, files, command, force):
+    """Folders, pipes, devices and links to nothing."""
+    os.mkfifo(files / "pipe")
+    (files / "dangling").symlink_to("nowhere")
+    (files / "folder").mkdir()
+    targets = [files / "pipe", files / "dangling", "/dev/null"]
+    if command != "convert":
+        targets.append(files / "folder")  # convert writes into it
+    for target in targets:
+        before = list_tree(files)
+        run = weig(*CALLS[command](files / "a.weig", target), *force, timeout=10)
+        assert run.status in (EXISTS, CANNOT_OPEN), run.err
+        assert run.err.startswith(f"weig: {target}: ") and run.err.count("\n") == 1
+        assert list_tree(files) == before
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_a_folder_that_is_not_there_is_named(weig, files, command):
+    before = list_tree(files)
+    run = weig(*CALLS[command](files / "a.weig", files / "no" / "such" / "out"))
+    assert run.status in (CANNOT_OPEN, IO) and str(files / "no" / "such") in run.err
+    assert run.err.count("\n") == 1 and list_tree(files) == before
+
+
+def test_sources_without_an_output_are_asked_for_one(weig, files):
+    """C97: the message shows what it understood."""
+    for i in (1, 2, 3):
+        shutil.copy(files / "a.safetensors", files / f"part-{i}")
+    before = list_tree(files)
+    run = weig("convert", "part-1", "part-2", "part-3", "out.weig", cwd=files)
+    assert run.status == USAGE and "'out.weig' looks like the output" in run.err
+    run = weig("convert", "part-1", "part-2", "part-3", cwd=files)
+    assert run.status == USAGE and "-o" in run.err
+    run = weig("convert", "part-1", "part-2", "-o", cwd=files)
+    assert run.status == USAGE
+    assert list_tree(files) == before
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        [],
+        ["info"],
+        ["convert"],
+        ["export", "a.weig"],
+        ["get", "a.weig"],
+        ["frobnicate"],
+        ["info", "a.weig", "b.weig"],
+        ["info", "--no-such-option", "a.weig"],
+        ["verify", "--threads", "x", "a.weig"],
+        ["verify", "--threads", "-1", "a.weig"],
+        ["convert", "a.safetensors", "--max-header-bytes", "1e9"],
+    ],
+)
+def test_wrong_calls_end_with_status_64(weig, files, call):
+    before = list_tree(files)
+    run = weig(*call, cwd=files)
+    assert run.status == USAGE and run.out == b"" and "--help" in run.err
+    assert list_tree(files) == before
+
+
+def test_a_tensor_that_is_not_there(refused, files):
+    message = refused(["get", files / "a.weig", "x"], NOT_FOUND, files / "a.weig")
+    assert "'x'" in message
+    refused(["get", files / "a.weig", "W"], NOT_FOUND, files / "a.weig", "'w'")
+    call = ["get", files / "a.weig", "x", "-o", files / "x.npy"]
+    refused(call, NOT_FOUND, files / "a.weig", kept=files)
+    refused(["ls", files / "a.weig", "x*"], NOT_FOUND, files / "a.weig", "'x*'")
+
+
+@pytest.mark.parametrize("letter", ["x", "\u00e9"])
+def test_the_longest_name_is_possible(weig, files, letter):
+    name = letter * (250 // len(letter.encode())) + ".weig"
+    weig.ok("convert", files / "a.safetensors", "-o", files / name)
+    weig.ok("info", files / name)
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_a_full_disk_leaves_nothing(weig, files, command):
+    """C96: a limit on the size of files stands for the disk."""
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+
+    before = list_tree(files)
+    call = CALLS[command](files / "a.weig", files / "out.npy")
+    run = weig(*call, preexec_fn=limit)
+    assert run.status == IO, run.err
+    assert str(files / "out.npy") in run.err and run.err.count("\n") == 1
+    assert list_tree(files) == before
+
+
+# --- Interrupted ----------------------------------------------------------------------
+
+SIZE = 1 << 30
+
+
+@pytest.fixture
+def sparse(big_tmp):
+    """A strict source of 1 GiB that takes no room."""
+    header = b'{"w":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' % (SIZE, SIZE)
+    with open(big_tmp / "in.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        file.truncate(8 + len(header) + SIZE)
+    return big_tmp / "in.safetensors"
+
+
+def stop_while_writing(weig, sparse, number, fraction):
+    """Starts a conversion and sends the signal once so much of the output is written.
+    Returns the status, as subprocess has it, and what was said."""
+    process = weig.start("convert", sparse, "-o", sparse.parent / "out.weig")
+    while process.poll() is None and written_by(process.pid) < fraction * SIZE:
+        time.sleep(0.0005)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    return process.returncode, err.decode()
+
+
+def written_by(pid):
+    """Bytes that a process has given to write calls so far."""
+    try:
+        text = Path(f"/proc/{pid}/io").read_text()
+    except OSError:  # it has just ended
+        return SIZE
+    return int(text.partition("wchar: ")[2].split()[0])
+
+
+STOPS = [(signal.SIGINT, 0.5), (signal.SIGTERM, 1e-9), (signal.SIGHUP, 0.7)]
+
+
+@pytest.mark.parametrize("number,fraction", STOPS)
+def test_a_stopped_conversion_leaves_nothing(weig, sparse, number, fraction):
+    """C96"""
+    status, err = stop_while_writing(weig, sparse, number, fraction)
+    assert status == 128 + number
+    assert err == "weig: interrupted\n"
+    assert os.listdir(sparse.parent) == [sparse.name]
+
+
+@pytest.mark.parametrize("fraction", [1e-9, 0.5, 0.99])
+def test_a_killed_conversion_leaves_no_target(weig, sparse, fraction):
+    """C96: what is left is recognisable as a part, and never taken for a model."""
+    status, _ = stop_while_writing(weig, sparse, signal.SIGKILL, fraction)
+    if status == 0 and fraction > 0.9:  # it was faster than the signal
+        weig.ok("verify", sparse.parent / "out.weig")
+        return
+    assert status == -signal.SIGKILL
+    left = set(os.listdir(sparse.parent)) - {sparse.name}
+    assert len(left) == 1
+    name = left.pop()
+    assert name.startswith(".out.weig.") and name.endswith(".part")
+    assert weig("info", sparse.parent / name).status == CORRUPT
+    if fraction < 0.5:
+        # It does not stand in the way of the next try.
+        run = weig("convert", sparse.parent, "-o", sparse.parent / "out.weig", "--json")
+        assert run.status == 0 and run.json()["sources"] == [str(sparse)]
+
+
+def test_a_stopped_export_leaves_nothing(weig, sparse):
+    """C96"""
+    folder = sparse.parent
+    weig.ok("convert", sparse, "-o", folder / "a.weig")
+    before = list_tree(folder)
+    process = weig.start("export", folder / "a.weig", folder / "out.safetensors")
+    while len(os.listdir(folder)) == len(before) and process.poll() is None:
+        time.sleep(0.001)
+    process.terminate()
+    process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert list_tree(folder) == before
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly(weig, files):
+    with subprocess.Popen(
+        [weig.path, "ls", files / "a.weig"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        process.stdout.close()
+        err = process.stderr.read()
+    assert process.returncode in (0, 141) and err == b""
+
+
+def test_output_that_cannot_be_written_is_an_error(weig, files):
+    with open("/dev/full", "w") as full:
+        run = subprocess.run(
+            [weig.path, "ls", files / "a.weig"], stdout=full, stderr=subprocess.PIPE
+        )
+    assert run.returncode == IO and b"standard output" in run.stderr
+
+
+def test_folder_as_output_takes_one_source_only(refused, files):
+    two = [files / "a.safetensors", files / "b.safetensors"]
+    two[1].write_bytes(by_reference({"v": ("F32", (8,), pattern(32))}))
+    refused(["convert", *two, "-o", files], INVALID_ARGUMENT, files, kept=files)
