@@ -74,7 +74,7 @@ TEST(Dtype, plain_types_have_their_codes_names_and_sizes) {
     EXPECT_EQ(info->name, plain.name);
     EXPECT_FALSE(info->is_block());
     EXPECT_EQ(dtype_from_name(plain.name), dtype);
-    for (const std::uint64_t count : {0, 1, 2, 3, 5, 8, 1000})
+    for (const std::uint64_t count : {0u, 1u, 2u, 3u, 5u, 8u, 1000u})
       EXPECT_EQ(implied_bytes(*info, std::array{count}).bytes,
                 (count * plain.bits + 7) / 8)
           << plain.name << " x " << count;
