@@ -25,12 +25,13 @@ with tempfile.NamedTemporaryFile() as out:
     )
     report = json.load(out)
 
-times = defaultdict(list)
+times, cpu_times = defaultdict(list), defaultdict(list)
 for result in report["benchmarks"]:
     if result["run_type"] == "iteration":
         what, count = result["name"].split("/")[:2]
-        seconds = result["real_time"] * SECONDS[result["time_unit"]]
-        times[what, int(count)].append(seconds)
+        unit = SECONDS[result["time_unit"]]
+        times[what, int(count)].append(result["real_time"] * unit)
+        cpu_times[what, int(count)].append(result["cpu_time"] * unit)
 
 TITLES = {
     "open_full": "open, checked",
@@ -49,10 +50,11 @@ for what, count in sorted(times, key=lambda key: (list(TITLES).index(key[0]), ke
             f"{count:,}",
             duration(median(seconds)),
             duration(min(seconds)),
+            duration(median(cpu_times[what, count])),
             duration(each) if each else "",
         ]
     )
-print_table(["", "tensors", "median", "fastest", "a tensor"], rows)
+print_table(["", "tensors", "median", "fastest", "of CPU", "a tensor"], rows)
 print()
 
 

@@ -45,7 +45,7 @@ struct Header {
   std::uint64_t section_offset;  // 48  the article's reserved[0]
   std::uint64_t section_count;   // 56  the article's reserved[1]
 };
-static_assert(sizeof(Header) == 64 && alignof(Header) == 8);
+static_assert(sizeof(Header) == 64);
 static_assert(offsetof(Header, tensor_count) == 8 && offsetof(Header, flags) == 40);
 static_assert(offsetof(Header, section_count) == 56);
 static_assert(std::is_trivially_copyable_v<Header>);
@@ -59,7 +59,7 @@ struct TensorMeta {
   std::uint64_t data_offset;   // 32
   std::uint64_t data_size;     // 40
 };
-static_assert(sizeof(TensorMeta) == 48 && alignof(TensorMeta) == 8);
+static_assert(sizeof(TensorMeta) == 48);
 static_assert(offsetof(TensorMeta, shape_offset) == 16);
 static_assert(offsetof(TensorMeta, data_size) == 40);
 static_assert(std::is_trivially_copyable_v<TensorMeta>);
@@ -82,7 +82,7 @@ struct SectionEntry {
   std::uint64_t size;    // 16
   std::uint64_t xxh3;    // 24  XXH3-64 of the section's bytes
 };
-static_assert(sizeof(SectionEntry) == 32 && alignof(SectionEntry) == 8);
+static_assert(sizeof(SectionEntry) == 32);
 static_assert(offsetof(SectionEntry, xxh3) == 24);
 
 struct IndexHead {
@@ -148,7 +148,7 @@ struct Trailer {
   std::uint64_t reserved[2];   // 40
   std::uint64_t check;         // 56  XXH3-64 of header, then bytes 0..55 of this
 };
-static_assert(sizeof(Trailer) == 64 && alignof(Trailer) == 8);
+static_assert(sizeof(Trailer) == 64);
 static_assert(offsetof(Trailer, file_id_low) == 16 && offsetof(Trailer, check) == 56);
 
 }  // namespace weig::disk
