@@ -77,6 +77,29 @@ TEST(Convert, a_weig_file_again_is_the_same_file) {
   EXPECT_TRUE(read_file(folder.path("c.weig")) == Image::basic().bytes);
 }
 
+TEST(Convert, a_damaged_weig_file_is_not_sealed_anew) {
+  Image image = Image::basic();
+  image.bytes[image.header(24)] ^= std::byte{1};
+  const Folder folder;
+  write_file(folder.path("m.weig"), image.bytes);
+  const auto report = convert(Paths{folder.path("m.weig")}, folder.path("n.weig"));
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code(), Code::checksum);
+  EXPECT_EQ(report.error().fields().tensor, "blocks");
+  EXPECT_EQ(folder.names(), (Paths{"m.weig"}));
+}
+
+// The bytes of the length may look like text: 123 is '{', 91 is '['.
+TEST(Convert, header_lengths_that_spell_other_formats) {
+  const Folder folder;
+  for (const std::size_t length : {60ul, 66ul, 91ul, 123ul}) {
+    std::string header = R"({"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+    header.resize(length, ' ');
+    write_file(folder.path("m"), safetensors(header, to_bytes("x")));
+    EXPECT_TRUE(Model::open(folder.path("m"))) << length;
+  }
+}
+
 TEST(Convert, cancel_leaves_nothing) {
   const Folder folder;
   const std::string source = simple_file(folder);

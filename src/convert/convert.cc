@@ -14,6 +14,7 @@
 #include "convert/source_header.h"
 #include "convert/sources.h"
 #include "core/byteswap.h"
+#include "core/digest.h"
 #include "core/try.h"
 
 namespace weig {
@@ -179,12 +180,18 @@ class Conversion {
       WEIG_TRY_ASSIGN(parsed, Metadata::parse(*text));
       metadata = std::move(parsed);
     }
+    const Metadata before = metadata;
+    for (const Metadata::Entry& old : before.entries())
+      if (old.key.starts_with(kSourceHashKey)) metadata.remove(old.key);
     for (const SourceFile& source : sources_.files) {
       WEIG_TRY_ASSIGN(hash, sha256_of(source.file, options_.progress));
       std::string key(kSourceHashKey);
       if (sources_.files.size() > 1)
         key += "." + std::filesystem::path(source.file.path()).filename().string();
-      metadata.set(key, hash);
+      // Files of one name in several folders are told apart by number.
+      std::string free = key;
+      for (int n = 2; metadata.find(free); ++n) free = key + "#" + std::to_string(n);
+      metadata.set(free, hash);
     }
     return metadata.text();
   }
@@ -244,6 +251,7 @@ class Conversion {
     report.data_bytes = total;
     std::uint64_t done = 0;
     std::uint64_t told = 0;
+    Hasher hasher;
     for (std::uint32_t ordinal = 0; ordinal < plan_.size(); ++ordinal) {
       if (plan_.is_alias(ordinal)) continue;
       const SourceTensor& tensor = sources_.tensors[plan_.order()[ordinal]];
@@ -256,6 +264,7 @@ class Conversion {
         const MutableBytes bytes = room;  // ends on a multiple of 64 or with the tensor
         WEIG_TRY(readers[tensor.file].read(e.begin + at, bytes));
         swap_in_place(bytes, unit);
+        if (!source.digests.empty()) hasher.update(bytes);
         WEIG_TRY(writer.advance(bytes.size()));
         at += bytes.size();
         done += bytes.size();
@@ -264,8 +273,25 @@ class Conversion {
         if (options_.progress && !options_.progress(done, total))
           return Error(Code::cancelled, "conversion was stopped");
       }
+      WEIG_TRY(check_digest(source, tensor.entry, hasher));
     }
     return {};
+  }
+
+  // Damage of a sealed source is not sealed anew.
+  static Status check_digest(const SourceFile& source, std::uint32_t entry,
+                             Hasher& hasher) {
+    if (source.digests.empty()) return {};
+    const Digest digest = hasher.digest();
+    hasher.reset();
+    if (digest == source.digests[entry]) return {};
+    const Manifest::Entry& e = source.manifest.entries()[entry];
+    return Error(Code::checksum, "the bytes differ from their digest")
+        .file(source.file.path())
+        .tensor(source.manifest.name(e))
+        .at(e.begin)
+        .found(to_hex(digest))
+        .expected(to_hex(source.digests[entry]));
   }
 
   Sources sources_;

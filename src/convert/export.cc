@@ -103,9 +103,8 @@ Result<Target> canonical_target(const Model& model,
         {tensor->name(), safetensors_type_order(tensor->dtype()), tensor->ordinal()});
   }
   if (copies > 0)
-    warnings.push_back(std::to_string(copies) +
-                       " tensors share the bytes of others; safetensors cannot say so: "
-                       "they are written again");
+    warnings.push_back("written again, since safetensors cannot share bytes: " +
+                       std::to_string(copies) + " tied tensors");
   std::ranges::sort(items, [](const Item& a, const Item& b) {
     return a.type_order != b.type_order ? a.type_order < b.type_order : a.name < b.name;
   });

@@ -178,6 +178,8 @@ Result<Index> read_index(const std::string& path) {
     WEIG_TRY(read_weight_map(map, index));
   }
   if (!found) return Error(Code::corrupt, "the index has no weight_map").file(path);
+  if (index.tensors.empty())
+    return Error(Code::corrupt, "the index lists no tensors").file(path);
   return index;
 }
 

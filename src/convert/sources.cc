@@ -66,6 +66,12 @@ Status read_weig_source(SourceFile& source) {
                                                           .part = Part::metadata}));
   WEIG_TRY_ASSIGN(manifest, manifest_of(model.view()));
   source.manifest = std::move(manifest);
+  // Sealed files' tables are in data order already: entries are ordinals.
+  for (std::uint32_t i = 0; model.sealed() && i < model.size(); ++i) {
+    WEIG_TRY_ASSIGN(digest, model.digest(i));
+    if (!digest) break;
+    source.digests.push_back(*digest);
+  }
   WEIG_TRY_ASSIGN(shard, model.shard());
   if (shard && shard->count > 1)
     return Error(Code::unsupported, "the file is one member of a sharded set")
@@ -115,7 +121,9 @@ Result<SourceFile> open_source(const std::string& path, const ConvertOptions& op
         return read_safetensors_source(source, first, options);
     }
     return Error(Code::corrupt, "the file is shorter than a header")
-        .found(std::to_string(source.file.size()) + " bytes");
+        .at(0)
+        .found(std::to_string(source.file.size()) + " bytes")
+        .expected("at least 64 bytes");
   };
   if (auto status = read(); !status) return std::move(status).error().file(path);
   source.file.expect_sequential();

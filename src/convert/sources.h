@@ -22,6 +22,8 @@ struct SourceFile {
   std::uint64_t header_file_size = 0;  // of the file that `header` belongs to
   // The manifest's entries in the order of the header's data.
   std::vector<std::uint32_t> header_order;
+  // Of a sealed WEIG file: digests of the manifest's entries, to check on the way.
+  std::vector<Digest> digests;
   // Sections of a WEIG file that go along.
   std::vector<Quantization> quantization;
 };

@@ -6,6 +6,23 @@
 #include "core/try.h"
 
 namespace weig {
+namespace {
+
+// Bytes that are elements of two widths have no one right order.
+Status check_swap_units(const Manifest& manifest) {
+  const Manifest::Entry* last = nullptr;
+  for (const Manifest::Entry& entry : manifest.entries()) {
+    if (last && entry.shares != TensorSpec::kOwn && entry.shares == last->shares &&
+        dtype_info(entry.dtype)->swap_unit != dtype_info(last->dtype)->swap_unit)
+      return Error(Code::unsupported,
+                   "tensors share big-endian bytes as elements of different widths")
+          .tensor(manifest.name(entry));
+    last = &entry;
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<Manifest> read_big_endian(Bytes front, std::uint64_t file_size,
                                  const ViewOptions& options) {
@@ -31,7 +48,9 @@ Result<Manifest> read_big_endian(Bytes front, std::uint64_t file_size,
     manifest.add(record.name, dtype, record.shape.span(), record.meta.data_offset,
                  record.meta.data_size);
   }
+  WEIG_TRY(check_distinct_names(manifest));
   WEIG_TRY(order_and_check_ranges(manifest));
+  WEIG_TRY(check_swap_units(manifest));
   return manifest;
 }
 

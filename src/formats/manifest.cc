@@ -2,12 +2,23 @@
 #include "formats/manifest.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "core/bytes.h"
 #include "core/text.h"
 #include "core/try.h"
 
 namespace weig {
+
+Status check_distinct_names(const Manifest& manifest) {
+  std::unordered_set<std::string_view> names;
+  names.reserve(manifest.entries().size());
+  for (const Manifest::Entry& entry : manifest.entries())
+    if (!names.insert(manifest.name(entry)).second)
+      return Error(Code::corrupt, "two tensors have the same name")
+          .tensor(manifest.name(entry));
+  return {};
+}
 
 Status order_and_check_ranges(Manifest& manifest) {
   std::ranges::stable_sort(manifest.entries(), [](const auto& a, const auto& b) {

@@ -71,6 +71,9 @@ class Manifest {
   std::vector<Entry> entries_;
 };
 
+// No name twice. Fails with corrupt.
+Status check_distinct_names(const Manifest& manifest);
+
 // Sorts entries by place in the file, and proves that ranges are equal or disjoint;
 // equal ones get a common `shares` number. Fails with corrupt.
 Status order_and_check_ranges(Manifest& manifest);

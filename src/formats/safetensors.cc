@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_set>
 
 #include "core/record.h"
 #include "core/text.h"
@@ -89,9 +88,12 @@ class HeaderReader {
     }
     if (document.current_location().error() != simdjson::OUT_OF_BOUNDS)
       return Error(Code::corrupt, "the header's JSON goes on after its object");
-    WEIG_TRY(check_names());
+    WEIG_TRY(check_distinct_names(manifest_));
     WEIG_TRY(order_and_check_ranges(manifest_));
     WEIG_TRY(check_cover());
+    if (warnings_ > kMaxWarnings)
+      manifest_.warnings.push_back("and " + std::to_string(warnings_ - kMaxWarnings) +
+                                   " more like these");
     return std::move(manifest_);
   }
 
@@ -134,8 +136,7 @@ class HeaderReader {
     if (options_.strictness == Strictness::strict)
       return Error(Code::corrupt, "__metadata__ " + key + " is not a string")
           .hint("--lenient keeps such values as JSON");
-    manifest_.warnings.push_back("__metadata__ " + key +
-                                 " is not a string; kept as JSON");
+    warn("__metadata__ " + key + " is not a string; kept as JSON");
     out += R"({"type":"json","value":)";
     WEIG_TRY(append_canonical_json(out, value, kMaxMetadataDepth - 1));
     out += '}';
@@ -204,9 +205,8 @@ class HeaderReader {
     // The reference passes over what it does not know; what is there must be JSON.
     std::string ignored;
     WEIG_TRY(append_canonical_json(ignored, value, kMaxMetadataDepth));
-    if (manifest_.warnings.size() < kMaxWarnings)
-      manifest_.warnings.push_back("tensor " + in_quotes(name_) + ": passed over " +
-                                   in_quotes(key) + " in its header entry");
+    warn("tensor " + in_quotes(name_) + ": passed over " + in_quotes(key) +
+         " in its header entry");
     return {};
   }
 
@@ -257,15 +257,6 @@ class HeaderReader {
     return {};
   }
 
-  Status check_names() const {
-    std::unordered_set<std::string_view> names;
-    names.reserve(manifest_.entries().size());
-    for (const auto& entry : manifest_.entries())
-      if (!names.insert(manifest_.name(entry)).second)
-        return broken(manifest_.name(entry), "two tensors have the same name");
-    return {};
-  }
-
   // The data region is covered from end to end, each byte by one tensor.
   Status check_cover() {
     std::uint64_t end = manifest_.data_begin;
@@ -294,9 +285,13 @@ class HeaderReader {
       return Error(Code::corrupt, std::move(what))
           .hint("safetensors forbids it; --lenient accepts it");
     manifest_.covers_file = false;
-    if (manifest_.warnings.size() < kMaxWarnings)
-      manifest_.warnings.push_back(std::move(what));
+    warn(std::move(what));
     return {};
+  }
+
+  // The first of many; the rest is counted.
+  void warn(std::string what) {
+    if (++warnings_ <= kMaxWarnings) manifest_.warnings.push_back(std::move(what));
   }
 
   static constexpr std::size_t kMaxWarnings = 20;
@@ -309,6 +304,7 @@ class HeaderReader {
   std::vector<std::uint64_t> offsets_;
   bool have_shape_ = false;
   bool have_offsets_ = false;
+  std::size_t warnings_ = 0;
 };
 
 }  // namespace

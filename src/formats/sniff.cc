@@ -95,18 +95,20 @@ Result<Content> sniff(Bytes first, std::uint64_t file_size) {
   }
   const std::string_view text(reinterpret_cast<const char*>(first.data()),
                               first.size());
+  // A length that fits the file and a JSON object behind it: before all lookalikes, as
+  // a length's own bytes may spell anything, '{' for 123.
+  const std::uint64_t length = first.size() > 8 ? load<std::uint64_t>(first.data()) : 0;
+  if (length > 1 && length <= file_size - 8 && text[8] == '{')
+    return Content::safetensors;
   for (const Lookalike& known : kLookalikes)
     if (text.size() >= known.at && text.substr(known.at).starts_with(known.prefix))
       return not_weights(known.what, known.hint);
   if (auto error = text_lookalike(text)) return *std::move(error);
-  // A header that fits the file, or one that would, had the file not been cut: its JSON
-  // is an object whose first key follows at once.
+  // Headers that lie about their length, or do not start as they must: their reader
+  // says what is wrong.
   if (first.size() > 8 && text[8] == '{') return Content::safetensors;
-  if (first.size() >= 8) {
-    const auto length = load<std::uint64_t>(first.data());
-    if (length > 0 && length <= file_size - 8 && text.find('{', 8) != text.npos)
-      return Content::safetensors;
-  }
+  if (length > 0 && length <= file_size - 8 && text.find('{', 8) != text.npos)
+    return Content::safetensors;
   if (text.find_first_not_of('\0') == text.npos)
     return not_weights("nothing but zeros where a header should be",
                        "its writing or its download was interrupted");

@@ -137,4 +137,10 @@ bool exists(const std::string& path);
 // CPUs that this process may use, at least 1.
 unsigned usable_cpus() noexcept;
 
+// Runs work(context) on `count` threads at once, the calling one among them, and
+// returns when all have returned. On fewer where the system gives none; at most 64.
+// Takes nothing from the heap: opening a model allocates as often for any number of
+// tensors.
+void run_on_threads(unsigned count, void (*work)(void*), void* context) noexcept;
+
 }  // namespace weig::os

@@ -2,10 +2,12 @@
 // The part of os.h that any POSIX system has.
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -267,6 +269,26 @@ Result<FileId> file_id(const std::string& path) {
 bool is_folder(const std::string& path) {
   struct stat status;
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+void run_on_threads(unsigned count, void (*work)(void*), void* context) noexcept {
+  struct Task {
+    void (*work)(void*);
+    void* context;
+  } task{work, context};
+  const auto enter = [](void* given) -> void* {
+    const auto* one = static_cast<const Task*>(given);
+    one->work(one->context);
+    return nullptr;
+  };
+  constexpr unsigned kMost = 64;
+  pthread_t threads[kMost];
+  unsigned started = 0;
+  while (started + 1 < std::min(count, kMost) &&
+         ::pthread_create(&threads[started], nullptr, enter, &task) == 0)
+    ++started;
+  work(context);
+  for (unsigned i = 0; i < started; ++i) ::pthread_join(threads[i], nullptr);
 }
 
 bool exists(const std::string& path) {

@@ -5,21 +5,24 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
-#include <thread>
-#include <vector>
 
 #include "os/os.h"
 
 namespace weig {
 
-Status run_in_parallel(std::uint64_t count,
-                       const std::function<Status(std::uint64_t)>& part) {
+namespace {
+
+// What the threads share.
+struct Work {
+  const std::function<Status(std::uint64_t)>& part;
+  const std::uint64_t count;
   std::atomic<std::uint64_t> next = 0;
-  std::mutex mutex;
-  std::optional<Error> failure;
-  std::uint64_t failed = count;
   std::atomic<bool> stop = false;
-  const auto work = [&] {
+  std::mutex mutex;  // guards what follows
+  std::uint64_t failed;
+  std::optional<Error> failure;
+
+  void run() {
     for (std::uint64_t i; !stop && (i = next++) < count;) {
       Status status = part(i);
       if (status) continue;
@@ -29,13 +32,19 @@ Status run_in_parallel(std::uint64_t count,
       failed = i;
       failure = std::move(status).error();
     }
-  };
-  std::vector<std::thread> threads;
-  const std::uint64_t helpers = std::min<std::uint64_t>(os::usable_cpus(), count) - 1;
-  for (std::uint64_t i = 0; i < helpers; ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
-  if (failure) return *std::move(failure);
+  }
+};
+
+}  // namespace
+
+Status run_in_parallel(std::uint64_t count,
+                       const std::function<Status(std::uint64_t)>& part) {
+  Work work{.part = part, .count = count, .mutex = {}, .failed = count, .failure = {}};
+  const auto threads =
+      static_cast<unsigned>(std::min<std::uint64_t>(os::usable_cpus(), count));
+  os::run_on_threads(
+      threads, [](void* given) { static_cast<Work*>(given)->run(); }, &work);
+  if (work.failure) return *std::move(work.failure);
   return {};
 }
 
