@@ -104,7 +104,7 @@ Result<Target> canonical_target(const Model& model,
   }
   if (copies > 0)
     warnings.push_back("written again, since safetensors cannot share bytes: " +
-                       std::to_string(copies) + " tied tensors");
+                       std::to_string(copies) + (copies == 1 ? " tensor" : " tensors"));
   std::ranges::sort(items, [](const Item& a, const Item& b) {
     return a.type_order != b.type_order ? a.type_order < b.type_order : a.name < b.name;
   });
