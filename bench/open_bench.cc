@@ -45,8 +45,8 @@ std::string file_of(std::int64_t count) {
 
 void open(benchmark::State& state, weig::Validation validation) {
   const std::string path = file_of(state.range(0));
-  weig::Model::open(path)
-      .value();  // the file's front is in the page cache from here on
+  // From here on the file's front is in the page cache.
+  weig::Model::open(path).value();
   for (auto _ : state) {
     auto model = weig::Model::open(path, {.validation = validation});
     benchmark::DoNotOptimize(model);
