@@ -6,6 +6,8 @@
 #include <charconv>
 #include <utility>
 
+#include "terminal.h"
+
 namespace weig::cli {
 namespace {
 
@@ -28,6 +30,9 @@ std::string missing_options(const std::string& file, OpenOptions options) {
 
 Result<Model> open_model(const std::string& file, const OpenOptions& options) {
   auto model = Model::open(file, options);
+  if (model)
+    for (const std::string& warning : model->load_report().warnings)
+      warn(fmt::format("{}: {}", printable(file), warning));
   if (model || model.error().code() != Code::unsupported) return model;
   const std::string missing = missing_options(file, options);
   if (missing.empty()) return model;

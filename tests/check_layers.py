@@ -17,7 +17,7 @@ BELOW = {
 # Layer -> headers of other projects that it may include, and exceptions from the rules
 # on headers of the C++ library below (convert needs paths and folder listings).
 FOREIGN = {
-    "core": {"xxhash.h"},
+    "core": {"xxhash.h", "xxh_x86dispatch.h"},
     "formats": {"simdjson.h"},
     "store": {"simdjson.h"},
     "convert": {"simdjson.h", "openssl/evp.h", "filesystem"},

@@ -28,11 +28,15 @@ std::vector<std::string> mappings_of(const std::string& path) {
   return found;
 }
 
+// Descriptors that can read or write; those of O_PATH (octal 10000000) cannot.
 std::size_t open_descriptors() {
   std::size_t count = 0;
-  for ([[maybe_unused]] const auto& entry :
-       std::filesystem::directory_iterator("/proc/self/fd"))
-    ++count;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
+    std::ifstream info(entry.path());
+    for (std::string line; std::getline(info, line);)
+      if (line.starts_with("flags:"))
+        count += (std::stoul(line.substr(6), nullptr, 8) & 010000000) == 0;
+  }
   return count;
 }
 

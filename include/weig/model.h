@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model: a weight file, open. It owns the mapping that every tensor points into.
 //
-// Opening maps the file and proves its structure; no data is read, nothing is parsed,
-// and the number of allocations does not depend on the number of tensors. The
-// descriptor is closed before open() returns: renaming or deleting the file is
-// harmless, while truncating or overwriting it in place is not (see Limits, README).
+// Opening maps the file and proves its structure; unless asked to load, it reads no
+// data. Nothing is parsed, and the number of allocations does not depend on the number
+// of tensors. The file is closed before open() returns (a handle without access,
+// O_PATH, stays for later loads): renaming or deleting it is harmless, while truncating
+// or overwriting it in place is not (see Limits, README).
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <string_view>
 
 #include <weig/error.h>
+#include <weig/load.h>
 #include <weig/metadata.h>
 #include <weig/view.h>
 
@@ -32,6 +34,8 @@ struct OpenOptions {
   Unsealed unsealed = Unsealed::refuse;
   UnknownDtypes unknown_dtypes = UnknownDtypes::refuse;
   Part part = Part::everything;
+  // How to bring the weights into memory. By default they are only claimed.
+  LoadOptions load = {};
   // Whether to ask for 2 MiB pages, which make warm loads many times faster where the
   // file system has large folios. Never an error where it does not.
   HugePages huge_pages = HugePages::advise;
@@ -57,6 +61,17 @@ class Model : private View {
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
   ~Model();
+
+  // Brings the weights of an open model into memory; addresses handed out stay valid.
+  // LoadWay::stream returns at once. Stops a load that is still running. Not from two
+  // threads at once, while const methods may be called. Fails with invalid_argument
+  // for a model opened for metadata only, with cancelled, corrupt (the file was cut),
+  // io, no_memory, and limit (LoadWay::read: the memory that may be used is less).
+  Result<LoadReport> load(const LoadOptions& options);
+  // Waits until a streaming load has ended. Fails as load() does.
+  Result<LoadReport> wait();
+  // What the last load did, or has done so far.
+  LoadReport load_report() const;
 
   const std::string& path() const& noexcept WEIG_LIFETIMEBOUND;
   const std::string& path() const&& = delete;

@@ -6,8 +6,11 @@
 #include <weig/dtype.h>
 #include <weig/error.h>
 #include <weig/format.h>
+#include <weig/host.h>
+#include <weig/load.h>
 #include <weig/metadata.h>
 #include <weig/model.h>
+#include <weig/page_cache.h>
 #include <weig/progress.h>
 #include <weig/verify.h>
 #include <weig/version.h>

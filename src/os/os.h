@@ -45,6 +45,8 @@ class InputFile {
  public:
   // Never blocks on a FIFO or device: those are refused with cannot_open.
   static Result<InputFile> open(const std::string& path);
+  // The same file once more, by what anchor() gave, whatever its path names by now.
+  static Result<InputFile> open_again(const Descriptor& anchor, std::string path);
 
   const std::string& path() const noexcept { return path_; }
   std::uint64_t size() const noexcept { return size_; }
@@ -55,6 +57,16 @@ class InputFile {
   // before (it shrank since it was opened).
   Status read(std::uint64_t offset, MutableBytes out) const;
 
+  // From here on, read() goes past the page cache where offset and memory allow. False
+  // where the file system does not have that.
+  bool use_direct_io() noexcept;
+
+  // Holds on to the file without having it open. Empty where there is no /proc.
+  Descriptor anchor() const noexcept;
+
+  // Writes back what is dirty, and asks the kernel to drop the file's pages.
+  Status drop_cache() const;
+
   // Hints; failure is not an error. No read-ahead: for reading a few places. Soon:
   // start reading a range into the page cache, no more than that.
   void expect_random() const noexcept;
@@ -62,8 +74,11 @@ class InputFile {
   void will_need(std::uint64_t offset, std::uint64_t length) const noexcept;
 
  private:
+  static Result<InputFile> adopt(Descriptor descriptor, std::string path);
+
   std::string path_;
   Descriptor descriptor_;
+  Descriptor direct_;  // the same file, without page cache
   std::uint64_t size_ = 0;
   FileId id_;
 };
@@ -88,8 +103,25 @@ class Mapping {
   Bytes bytes() const noexcept { return {data_, static_cast<std::size_t>(size_)}; }
   MutableBytes writable() noexcept { return {data_, static_cast<std::size_t>(size_)}; }
 
-  // Asks for huge pages from `offset` (rounded up to a page) on. A hint.
-  void advise_huge(std::uint64_t offset) noexcept;
+  // Asks for huge pages from `offset` (rounded up to a page) on. A hint; false where
+  // the system refuses it.
+  bool advise_huge(std::uint64_t offset) noexcept;
+  // No read-ahead and no reading around a fault. A hint.
+  void expect_random() noexcept;
+
+  // Makes the pages of a range present and mapped, for reading. `offset` on a page.
+  // Fails with corrupt where the file ends before, with io and with no_memory;
+  // unsupported where the kernel cannot (before Linux 5.14).
+  Status populate(std::uint64_t offset, std::uint64_t length) const;
+  // The same by reading a byte of each page. The process dies of SIGBUS where the file
+  // ends before.
+  void touch(std::uint64_t offset, std::uint64_t length) const noexcept;
+
+  // From here on, the memory cannot be written.
+  Status make_read_only();
+  // Puts the other's memory in the place of this one's, at the same addresses and in
+  // one step for threads that read them. Requires equal sizes.
+  Status replace_with(Mapping other);
 
  private:
   std::byte* data_ = nullptr;
@@ -133,9 +165,6 @@ class OutputFile {
 Result<FileId> file_id(const std::string& path);
 bool is_folder(const std::string& path);
 bool exists(const std::string& path);
-
-// CPUs that this process may use, at least 1.
-unsigned usable_cpus() noexcept;
 
 // Runs work(context) on `count` threads at once, the calling one among them, and
 // returns when all have returned. On fewer where the system gives none; at most 64.

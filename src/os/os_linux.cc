@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of os.h that is Linux's own: advice, direct I/O, reserving space, rename.
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -33,9 +32,85 @@ void InputFile::will_need(std::uint64_t offset, std::uint64_t length) const noex
                   static_cast<off_t>(length), POSIX_FADV_WILLNEED);
 }
 
-void Mapping::advise_huge(std::uint64_t offset) noexcept {
-  if (size_ < kHugePage || offset >= size_) return;
-  ::madvise(data_ + offset, size_ - offset, MADV_HUGEPAGE);
+namespace {
+
+std::string self_path(const Descriptor& descriptor) {
+  return "/proc/self/fd/" + std::to_string(descriptor.number());
+}
+
+}  // namespace
+
+bool InputFile::use_direct_io() noexcept {
+  direct_ = Descriptor(
+      ::open(self_path(descriptor_).c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT));
+  return static_cast<bool>(direct_);
+}
+
+Descriptor InputFile::anchor() const noexcept {
+  return Descriptor(::open(self_path(descriptor_).c_str(), O_PATH | O_CLOEXEC));
+}
+
+Result<InputFile> InputFile::open_again(const Descriptor& anchor, std::string path) {
+  Descriptor descriptor(
+      ::open(self_path(anchor).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!descriptor)
+    return system_error(Code::cannot_open, "open the file again", errno).file(path);
+  return adopt(std::move(descriptor), std::move(path));
+}
+
+Status InputFile::drop_cache() const {
+  // Pages that are not yet written cannot be dropped.
+  if (::fdatasync(descriptor_.number()) != 0 && errno != EINVAL && errno != EROFS)
+    return system_error(Code::io, "write back the file", errno).file(path_);
+  const int failed = ::posix_fadvise(descriptor_.number(), 0, 0, POSIX_FADV_DONTNEED);
+  if (failed)
+    return system_error(Code::io, "drop the file's pages", failed).file(path_);
+  return {};
+}
+
+bool Mapping::advise_huge(std::uint64_t offset) noexcept {
+  if (size_ < kHugePage || offset >= size_) return true;
+  return ::madvise(data_ + offset, size_ - offset, MADV_HUGEPAGE) == 0;
+}
+
+void Mapping::expect_random() noexcept { ::madvise(data_, size_, MADV_RANDOM); }
+
+Status Mapping::populate(std::uint64_t offset, std::uint64_t length) const {
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, of linux/mman.h since 5.14
+  while (::madvise(data_ + offset, length, kPopulateRead) != 0) {
+    switch (errno) {
+      case EINTR:
+        continue;
+      case EINVAL:
+        return Error(Code::unsupported,
+                     "this kernel cannot populate mappings (before Linux 5.14)");
+      case EFAULT:  // what a page fault would have raised SIGBUS for
+        return Error(Code::corrupt, "the file cannot be read here")
+            .at(offset)
+            .hint("it was cut while in use, or its disk failed");
+      case ENOMEM:
+        return system_error(Code::no_memory, "populate the mapping", errno).at(offset);
+      default:
+        return system_error(Code::io, "populate the mapping", errno).at(offset);
+    }
+  }
+  return {};
+}
+
+void Mapping::touch(std::uint64_t offset, std::uint64_t length) const noexcept {
+  constexpr std::uint64_t kSmallestPage = 4096;
+  volatile const std::byte* data = data_;
+  for (std::uint64_t at = offset; at < offset + length; at += kSmallestPage)
+    static_cast<void>(data[at]);
+}
+
+Status Mapping::replace_with(Mapping other) {
+  if (::mremap(other.data_, other.size_, size_, MREMAP_MAYMOVE | MREMAP_FIXED, data_) ==
+      MAP_FAILED)
+    return system_error(Code::no_memory, "move memory into the mapping's place", errno);
+  other.data_ = nullptr;
+  other.size_ = 0;
+  return {};
 }
 
 Status OutputFile::reserve(std::uint64_t bytes) {
@@ -105,14 +180,6 @@ Status OutputFile::publish() {
   if (handle && ::fsync(handle.number()) != 0 && errno != EINVAL && errno != EROFS)
     return system_error(Code::io, "sync the output's folder", errno).file(target_);
   return {};
-}
-
-unsigned usable_cpus() noexcept {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  const int count = CPU_COUNT(&set);
-  return count > 0 ? static_cast<unsigned>(count) : 1;
 }
 
 }  // namespace weig::os

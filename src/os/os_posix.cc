@@ -71,15 +71,19 @@ Descriptor::~Descriptor() {
 }
 
 Result<InputFile> InputFile::open(const std::string& path) {
-  const auto failed = [&](Error error) { return std::move(error).file(path); };
   if (path.find('\0') != path.npos)
-    return failed(Error(Code::cannot_open, "the path holds a NUL character"));
+    return Error(Code::cannot_open, "the path holds a NUL character").file(path);
+  Descriptor descriptor(
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!descriptor)
+    return system_error(Code::cannot_open, "open the file", errno).file(path);
+  return adopt(std::move(descriptor), path);
+}
+
+Result<InputFile> InputFile::adopt(Descriptor descriptor, std::string path) {
+  const auto failed = [&](Error error) { return std::move(error).file(path); };
   InputFile file;
-  file.path_ = path;
-  file.descriptor_ =
-      Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file.descriptor_)
-    return failed(system_error(Code::cannot_open, "open the file", errno));
+  file.descriptor_ = std::move(descriptor);
   struct stat status;
   if (::fstat(file.descriptor_.number(), &status) != 0)
     return failed(system_error(Code::cannot_open, "ask for the file's size", errno));
@@ -89,16 +93,23 @@ Result<InputFile> InputFile::open(const std::string& path) {
   file.size_ = static_cast<std::uint64_t>(status.st_size);
   file.id_ = {static_cast<std::uint64_t>(status.st_dev),
               static_cast<std::uint64_t>(status.st_ino)};
+  file.path_ = std::move(path);
   return file;
 }
 
 Status InputFile::read(std::uint64_t offset, MutableBytes out) const {
+  bool direct = static_cast<bool>(direct_);
   while (!out.empty()) {
+    const Descriptor& from = direct ? direct_ : descriptor_;
     const ssize_t got =
-        ::pread(descriptor_.number(), out.data(), std::min(out.size(), kMaxTransfer),
+        ::pread(from.number(), out.data(), std::min(out.size(), kMaxTransfer),
                 static_cast<off_t>(offset));
     if (got < 0) {
       if (errno == EINTR) continue;
+      if (direct && errno == EINVAL) {  // not aligned as the device wants it
+        direct = false;
+        continue;
+      }
       return system_error(Code::io, "read", errno).file(path_).at(offset);
     }
     if (got == 0)
@@ -179,6 +190,12 @@ Result<Mapping> Mapping::anonymous(std::uint64_t length) {
                         "get " + std::to_string(length) + " bytes of memory", errno);
   mapping.advise_huge(0);
   return mapping;
+}
+
+Status Mapping::make_read_only() {
+  if (::mprotect(data_, size_, PROT_READ) != 0)
+    return system_error(Code::io, "make memory read-only", errno);
+  return {};
 }
 
 Result<OutputFile> OutputFile::create(const std::string& path, IfExists existing) {

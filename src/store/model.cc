@@ -15,6 +15,7 @@
 #include "formats/safetensors.h"
 #include "formats/sniff.h"
 #include "os/os.h"
+#include "store/loader.h"
 #include "store/parallel.h"
 
 namespace weig {
@@ -58,10 +59,17 @@ std::string_view file_format_name(FileFormat format) noexcept {
 struct Model::Backing {
   std::string path;
   FileFormat format = FileFormat::weig;
-  os::Mapping mapping;
+  os::Descriptor anchor;        // the file, for later loads
+  os::Mapping mapping;          // of the file, or memory of our own
+  bool own_memory = false;      // the latter, read up to `front`
+  std::uint64_t front = 0;      // where data begins
   os::Mapping swapped;          // data in our byte order, where the file's is not
   std::vector<std::byte> core;  // a foreign file's table
   std::optional<std::string> metadata;  // a foreign file's
+  Choice choice{.way = LoadWay::map, .reason = {}};
+  std::vector<std::string> warnings;  // of claiming
+  LoadReport report;                  // where there is no loader
+  std::unique_ptr<Loader> loader;     // the last load; before what it works on goes
 
   // One function a kind of file: maps, and proves.
   Result<View> claim_weig(const os::InputFile& file, Bytes first,
@@ -73,9 +81,28 @@ struct Model::Backing {
                              const OpenOptions& options);
   Status map(const os::InputFile& file, std::uint64_t front_bytes,
              const OpenOptions& options);
+  Status map_or_read(const os::InputFile& file, std::uint64_t length,
+                     const OpenOptions& options);
+
+  // Brings what was claimed into memory.
+  Status load(os::InputFile file, const LoadOptions& options);
+  Status load_in_place_of_mapping(os::InputFile file, const LoadOptions& options);
+  void report_nothing_done(const LoadOptions& options, LoadWay way, std::string reason);
 };
 
 namespace {
+
+// Memory to read into, if there is so much.
+Result<os::Mapping> memory_for(std::uint64_t bytes) {
+  const MemoryLimit limit = memory_limit();
+  if (bytes > limit.available)
+    return Error(Code::limit, "the file does not fit into memory")
+        .found(std::to_string(bytes) + " bytes")
+        .expected("at most " + std::to_string(limit.available) + ", which " +
+                  limit.source + " has available")
+        .hint("mapped, it needs none of it");
+  return os::Mapping::anonymous(bytes);
+}
 
 ViewOptions view_options(const OpenOptions& options) {
   return {.validation = options.validation,
@@ -88,13 +115,34 @@ ViewOptions view_options(const OpenOptions& options) {
 
 Status Model::Backing::map(const os::InputFile& file, std::uint64_t front_bytes,
                            const OpenOptions& options) {
-  const std::uint64_t length =
-      options.part == Part::metadata ? front_bytes : file.size();
-  WEIG_TRY_ASSIGN(mapped, os::Mapping::of_file(file, length));
-  mapping = std::move(mapped);
-  if (options.huge_pages == HugePages::advise)
-    mapping.advise_huge(front_bytes < kSmallFront ? kSmallFront : 0);
+  front = front_bytes;
+  WEIG_TRY(map_or_read(file, options.part == Part::metadata ? front_bytes : file.size(),
+                       options));
+  if (options.huge_pages == HugePages::advise && !own_memory &&
+      !mapping.advise_huge(front_bytes < kSmallFront ? kSmallFront : 0))
+    warnings.push_back("the system refuses huge pages (MADV_HUGEPAGE)");
   return {};
+}
+
+Status Model::Backing::map_or_read(const os::InputFile& file, std::uint64_t length,
+                                   const OpenOptions& options) {
+  if (choice.way != LoadWay::read) {
+    auto mapped = os::Mapping::of_file(file, length);
+    if (mapped) {
+      mapping = *std::move(mapped);
+      return {};
+    }
+    if (options.load.fallback == Fallback::refuse ||
+        mapped.error().code() == Code::no_memory)
+      return std::move(mapped).error();
+    warnings.push_back(mapped.error().fields().what +
+                       ": it is read into memory instead");
+    choice = {.way = LoadWay::read, .reason = "the file cannot be mapped"};
+  }
+  WEIG_TRY_ASSIGN(memory, memory_for(length));
+  mapping = std::move(memory);
+  own_memory = true;
+  return file.read(0, mapping.writable().first(front));
 }
 
 Result<View> Model::Backing::claim_weig(const os::InputFile& file, Bytes first,
@@ -109,11 +157,11 @@ Result<View> Model::Backing::claim_weig(const os::InputFile& file, Bytes first,
   if (sealed && file.size() >= trailer.size())
     WEIG_TRY(file.read(file.size() - trailer.size(), trailer));
   // Not proven yet: no more than a length to map, at most the file's.
-  const std::uint64_t front =
+  const std::uint64_t begin =
       std::clamp<std::uint64_t>(header.data_offset, sizeof(disk::Header), file.size());
-  if (front < kSmallFront && options.validation == Validation::full)
-    file.will_need(0, front);
-  WEIG_TRY(map(file, front, options));
+  if (begin < kSmallFront && options.validation == Validation::full)
+    file.will_need(0, begin);
+  WEIG_TRY(map(file, begin, options));
   // Proven below, on several threads if it is worth it.
   ViewOptions lazy = rules;
   lazy.validation = Validation::lazy;
@@ -167,6 +215,51 @@ Result<View> Model::Backing::claim_safetensors(const os::InputFile& file, Bytes 
   return claim_foreign(manifest, mapping.data(), options);
 }
 
+void Model::Backing::report_nothing_done(const LoadOptions& options, LoadWay way,
+                                         std::string reason) {
+  loader.reset();
+  report = {};
+  report.asked = options.way;
+  report.way = way;
+  report.reason = std::move(reason);
+  report.warnings = warnings;
+}
+
+Status Model::Backing::load(os::InputFile file, const LoadOptions& options) {
+  if (swapped.size() > 0) {
+    report_nothing_done(options, LoadWay::read,
+                        "opening has converted the file to this machine's byte order");
+    return {};
+  }
+  if (choice.way == LoadWay::map) {
+    report_nothing_done(options, LoadWay::map, choice.reason);
+    return {};
+  }
+  loader = std::make_unique<Loader>(std::move(file), mapping,
+                                    own_memory ? mapping.data() : nullptr,
+                                    own_memory ? front : 0, options, choice);
+  for (const std::string& warning : warnings) loader->warn(warning);
+  if (!own_memory && choice.way == LoadWay::stream) {
+    loader->start();
+    return {};
+  }
+  WEIG_TRY(loader->run());
+  return own_memory ? mapping.make_read_only() : Status();
+}
+
+Status Model::Backing::load_in_place_of_mapping(os::InputFile file,
+                                                const LoadOptions& options) {
+  WEIG_TRY_ASSIGN(memory, memory_for(mapping.size()));
+  Loader reading(std::move(file), memory, memory.data(), 0, options, choice);
+  const Status status = reading.run();
+  report = reading.report();
+  WEIG_TRY(status);
+  WEIG_TRY(memory.make_read_only());
+  WEIG_TRY(mapping.replace_with(std::move(memory)));
+  own_memory = true;
+  return {};
+}
+
 Model::Model(View view, std::unique_ptr<Backing> backing)
     : View(std::move(view)), backing_(std::move(backing)) {}
 Model::Model(Model&&) noexcept = default;
@@ -187,6 +280,7 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
         MutableBytes(bytes).first(std::min<std::uint64_t>(bytes.size(), file.size()));
     WEIG_TRY(file.read(0, first));
     WEIG_TRY_ASSIGN(content, sniff(first, file.size()));
+    if (options.part == Part::everything) backing->choice = decide(file, options.load);
     switch (content) {
       case Content::weig:
         return backing->claim_weig(file, first, options);
@@ -199,7 +293,47 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
   };
   auto view = claim();
   if (!view) return std::move(view).error().file(path);
+  backing->anchor = file.anchor();
+  if (auto loaded = backing->load(std::move(file), options.load); !loaded)
+    return std::move(loaded).error().file(path);
   return Model(*std::move(view), std::move(backing));
+}
+
+Result<LoadReport> Model::load(const LoadOptions& options) {
+  Backing& backing = *backing_;
+  const auto failed = [&](Error error) { return std::move(error).file(backing.path); };
+  backing.loader.reset();
+  if (backing.mapping.size() < file_size())
+    return failed(Error(Code::invalid_argument,
+                        "opened for metadata only, the model has nothing to load"));
+  if (backing.own_memory) {
+    backing.report_nothing_done(options, LoadWay::read, "all is in memory already");
+    return backing.report;
+  }
+  if (!backing.anchor)
+    return failed(Error(Code::unsupported, "loading later needs /proc"));
+  WEIG_TRY_ASSIGN(file, os::InputFile::open_again(backing.anchor, backing.path));
+  if (file.size() < file_size())
+    return failed(Error(Code::corrupt, "the file was cut since it was opened")
+                      .found(file.size())
+                      .expected(file_size()));
+  backing.choice = decide(file, options);
+  Status status = backing.choice.way == LoadWay::read && backing.swapped.size() == 0
+                      ? backing.load_in_place_of_mapping(std::move(file), options)
+                      : backing.load(std::move(file), options);
+  if (!status) return failed(std::move(status).error());
+  return load_report();
+}
+
+Result<LoadReport> Model::wait() {
+  if (backing_->loader)
+    if (Status status = backing_->loader->wait(); !status)
+      return std::move(status).error().file(backing_->path);
+  return load_report();
+}
+
+LoadReport Model::load_report() const {
+  return backing_->loader ? backing_->loader->report() : backing_->report;
 }
 
 const std::string& Model::path() const& noexcept { return backing_->path; }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/parallel.h"
 
+#include <weig/host.h>
+
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -41,7 +43,8 @@ Status run_in_parallel(std::uint64_t count,
                        const std::function<Status(std::uint64_t)>& part) {
   Work work{.part = part, .count = count, .mutex = {}, .failed = count, .failure = {}};
   const auto threads =
-      static_cast<unsigned>(std::min<std::uint64_t>(os::usable_cpus(), count));
+      count < 2 ? 1U
+                : static_cast<unsigned>(std::min<std::uint64_t>(usable_cpus(), count));
   os::run_on_threads(
       threads, [](void* given) { static_cast<Work*>(given)->run(); }, &work);
   if (work.failure) return *std::move(work.failure);

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// cachestat, mincore and PAGEMAP_SCAN. What kernel headers may lack is declared here,
+// as the kernel's user interface defines it.
+#include "os/residency.h"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <weig/page_cache.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+
+#include "core/try.h"
+#include "os/host.h"
+
+namespace weig::os {
+namespace {
+
+// linux/mman.h since 6.5; one number on all processors.
+constexpr long kCachestat = 451;
+struct CachestatRange {
+  std::uint64_t offset;
+  std::uint64_t length;
+};
+struct Cachestat {
+  std::uint64_t cached;
+  std::uint64_t dirty;
+  std::uint64_t writeback;
+  std::uint64_t evicted;
+  std::uint64_t recently_evicted;
+};
+
+// linux/fs.h since 6.7.
+struct PageRegion {
+  std::uint64_t begin;
+  std::uint64_t end;
+  std::uint64_t categories;
+};
+struct ScanArguments {
+  std::uint64_t size;
+  std::uint64_t flags;
+  std::uint64_t begin;
+  std::uint64_t end;
+  std::uint64_t walk_end;  // out
+  std::uint64_t regions;
+  std::uint64_t region_count;
+  std::uint64_t max_pages;
+  std::uint64_t inverted;
+  std::uint64_t all_of;
+  std::uint64_t any_of;
+  std::uint64_t returned;
+};
+constexpr std::uint64_t kPageIsHuge = 1 << 6;
+const unsigned long kPagemapScan = _IOWR('f', 16, ScanArguments);
+
+// mincore is asked for so much at a time, so that its answer stays small.
+constexpr std::uint64_t kMincoreStep = std::uint64_t{256} << 20;
+
+std::uint64_t page_size() {
+  return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+std::optional<std::uint64_t> cachestat(const InputFile& file, std::uint64_t offset,
+                                       std::uint64_t length) {
+  const CachestatRange range{offset, length};
+  Cachestat found{};
+  if (::syscall(kCachestat, file.descriptor(), &range, &found, 0) != 0) return {};
+  return found.cached * page_size();
+}
+
+// Whether mincore tells the truth about a file: of others' it says that all is
+// resident. The kernel's own rule: the owner, who may act as the owner, and who may
+// write.
+bool mincore_is_true(const InputFile& file) {
+  struct stat status;
+  if (::fstat(file.descriptor(), &status) != 0) return false;
+  if (status.st_uid == ::geteuid()) return true;
+  const std::string self = "/proc/self/fd/" + std::to_string(file.descriptor());
+  if (::faccessat(AT_FDCWD, self.c_str(), W_OK, AT_EACCESS) == 0) return true;
+  const std::string text = read_text("/proc/self/status");
+  const std::size_t at = text.find("CapEff:\t");
+  if (at == text.npos) return false;
+  std::uint64_t capabilities = 0;
+  std::from_chars(text.data() + at + 8, text.data() + text.size(), capabilities, 16);
+  constexpr std::uint64_t kActAsOwner = 1 << 3;  // CAP_FOWNER
+  return (capabilities & kActAsOwner) != 0;
+}
+
+// Calls take(offset, resident bytes) for each piece of 2 MiB, by mincore.
+template <typename Take>
+bool by_mincore(const InputFile& file, Take take) {
+  constexpr std::uint64_t kPiece = PageCache::kPieceBytes;
+  if (!mincore_is_true(file)) return false;
+  const std::uint64_t page = page_size();
+  std::vector<unsigned char> pages(kMincoreStep / page);
+  for (std::uint64_t begin = 0; begin < file.size(); begin += kMincoreStep) {
+    const std::uint64_t length = std::min(kMincoreStep, file.size() - begin);
+    void* at = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file.descriptor(),
+                      static_cast<off_t>(begin));
+    if (at == MAP_FAILED) return false;
+    const bool told = ::mincore(at, length, pages.data()) == 0;
+    ::munmap(at, length);
+    if (!told) return false;
+    for (std::uint64_t piece = 0; piece < length; piece += kPiece) {
+      const std::uint64_t end = std::min(piece + kPiece, length);
+      std::uint64_t resident = 0;
+      for (std::uint64_t i = piece; i < end; i += page)
+        if (pages[i / page] & 1) resident += std::min(page, end - i);
+      take(begin + piece, resident);
+    }
+  }
+  return true;
+}
+
+// FilePmdMapped and the like of the mappings that overlap `range`, from smaps: slower,
+// and only of whole mappings.
+std::optional<std::uint64_t> huge_bytes_in_smaps(Bytes range) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(range.data());
+  const std::string text = read_text("/proc/self/smaps");
+  if (text.empty()) return {};
+  std::uint64_t kib = 0;
+  bool inside = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line(text.data() + at, end - at);
+    at = end + 1;
+    std::uintptr_t from = 0;
+    const auto first =
+        std::from_chars(line.data(), line.data() + line.size(), from, 16);
+    if (first.ec == std::errc() && first.ptr != line.data() + line.size() &&
+        *first.ptr == '-') {
+      std::uintptr_t to = 0;
+      std::from_chars(first.ptr + 1, line.data() + line.size(), to, 16);
+      inside = from < begin + range.size() && to > begin;
+    }
+    if (!inside) continue;
+    for (const char* name : {"AnonHugePages", "FilePmdMapped", "ShmemPmdMapped"})
+      kib += number_after(line, name).value_or(0);
+  }
+  return std::min<std::uint64_t>(kib * 1024, range.size());
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> resident_bytes(const InputFile& file) {
+  if (file.size() == 0) return 0;
+  if (const auto cached = cachestat(file, 0, file.size()))
+    return std::min(*cached, file.size());
+  std::uint64_t sum = 0;
+  const auto add = [&](std::uint64_t, std::uint64_t resident) { sum += resident; };
+  if (!by_mincore(file, add)) return {};
+  return sum;
+}
+
+std::optional<std::vector<ByteRange>> huge_mapped_ranges(Bytes range) {
+  const Descriptor pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+  if (!pagemap) return {};
+  const auto start = reinterpret_cast<std::uintptr_t>(range.data());
+  const std::uint64_t end = start + align_up(range.size(), page_size());
+  std::vector<ByteRange> found;
+  PageRegion regions[64];
+  ScanArguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.begin = start;
+  arguments.end = end;
+  arguments.regions = reinterpret_cast<std::uintptr_t>(regions);
+  arguments.region_count = std::size(regions);
+  arguments.all_of = kPageIsHuge;
+  arguments.returned = kPageIsHuge;
+  while (arguments.begin < end) {
+    const int count = ::ioctl(pagemap.number(), kPagemapScan, &arguments);
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      return {};
+    }
+    for (int i = 0; i < count; ++i)
+      found.push_back({regions[i].begin - start,
+                       std::min<std::uint64_t>(regions[i].end - start, range.size())});
+    if (arguments.walk_end <= arguments.begin) break;
+    arguments.begin = arguments.walk_end;
+  }
+  return found;
+}
+
+std::optional<std::uint64_t> huge_mapped_bytes(Bytes range) {
+  const auto ranges = huge_mapped_ranges(range);
+  if (!ranges) return huge_bytes_in_smaps(range);
+  std::uint64_t sum = 0;
+  for (const ByteRange& each : *ranges) sum += each.end - each.begin;
+  return sum;
+}
+
+Faults faults() noexcept {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return {static_cast<std::uint64_t>(usage.ru_majflt),
+          static_cast<std::uint64_t>(usage.ru_minflt)};
+}
+
+std::uint64_t own_major_faults() noexcept {
+  rusage usage{};
+  ::getrusage(RUSAGE_THREAD, &usage);
+  return static_cast<std::uint64_t>(usage.ru_majflt);
+}
+
+}  // namespace weig::os
+
+namespace weig {
+namespace {
+
+// Maps the pieces that are wholly in memory, where no fault reads anything, and looks
+// which of them one page-table entry maps.
+Status tell_folios(const os::InputFile& file, PageCache& cache) {
+  WEIG_TRY_ASSIGN(mapping, os::Mapping::of_file(file, file.size()));
+  mapping.expect_random();
+  volatile const std::byte* data = mapping.data();
+  constexpr std::uint64_t kPiece = PageCache::kPieceBytes;
+  for (std::size_t i = 0; i < cache.pieces.size(); ++i)
+    if (cache.pieces[i].resident == kPiece) static_cast<void>(data[i * kPiece]);
+  const auto huge = os::huge_mapped_ranges(mapping.bytes());
+  if (!huge) return {};
+  for (PageCache::Piece& piece : cache.pieces)
+    if (piece.resident == kPiece) piece.folio = PageCache::Folio::small;
+  for (const os::ByteRange& range : *huge)
+    for (std::uint64_t at = range.begin; at < range.end; at += kPiece)
+      if (cache.pieces[at / kPiece].resident == kPiece)
+        cache.pieces[at / kPiece].folio = PageCache::Folio::huge;
+  return {};
+}
+
+}  // namespace
+
+Result<PageCache> page_cache(const std::string& path, Folios folios) {
+  constexpr std::uint64_t kPiece = PageCache::kPieceBytes;
+  WEIG_TRY_ASSIGN(file, os::InputFile::open(path));
+  PageCache cache;
+  cache.file_size = file.size();
+  const auto take = [&](std::uint64_t, std::uint64_t resident) {
+    cache.pieces.push_back({.resident = static_cast<std::uint32_t>(resident)});
+    cache.resident += resident;
+  };
+  cache.known = true;
+  bool by_cachestat = file.size() > 0;
+  for (std::uint64_t at = 0; by_cachestat && at < file.size(); at += kPiece) {
+    const std::uint64_t length = std::min(kPiece, file.size() - at);
+    const auto cached = os::cachestat(file, at, length);
+    by_cachestat = cached.has_value();
+    if (cached) take(at, std::min(*cached, length));
+  }
+  if (!by_cachestat) {
+    cache.pieces.clear();
+    cache.resident = 0;
+    cache.known = os::by_mincore(file, take);
+    if (!cache.known) cache.pieces.clear();
+  }
+  if (folios == Folios::tell && cache.known && file.size() >= kPiece)
+    WEIG_TRY(tell_folios(file, cache));
+  return cache;
+}
+
+Status evict(const std::string& path) {
+  WEIG_TRY_ASSIGN(file, os::InputFile::open(path));
+  return file.drop_cache();
+}
+
+}  // namespace weig

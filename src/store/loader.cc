@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/loader.h"
+
+#include <weig/host.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/try.h"
+#include "os/residency.h"
+#include "os/storage.h"
+
+namespace weig {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr unsigned kMostThreads = 64;
+
+// Populating goes by huge pages. Reading: large enough that a disk is busy and a
+// network file system sends full requests, small enough to share out among threads.
+constexpr std::uint64_t kPopulatePiece = os::kHugePage;
+constexpr std::uint64_t kReadPiece = 4 * os::kHugePage;
+// Direct reads wait for the device, not for a CPU: more of them keep it busy.
+constexpr unsigned kReadThreads = 4;
+
+// On storage where a piece takes so long, pieces are cut into steps of such a size, so
+// that a load can be stopped in between.
+constexpr auto kSlow = std::chrono::milliseconds(30);
+constexpr std::uint64_t kSlowStep = std::uint64_t{128} << 10;
+
+constexpr std::uint64_t kSamples = 8;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Makes a page present at some places of the file, through a mapping of its own.
+std::optional<Samples> sample(const os::InputFile& file) {
+  auto mapping = os::Mapping::of_file(file, file.size());
+  if (!mapping) return {};
+  mapping->advise_huge(0);
+  Samples samples;
+  std::uint64_t huge = 0;
+  for (std::uint64_t i = 0; i < kSamples; ++i) {
+    // In the middle of each eighth: the front has just been read.
+    const std::uint64_t at =
+        align_down(file.size() / (2 * kSamples) * (2 * i + 1), os::kHugePage);
+    const std::uint64_t before = os::own_major_faults();
+    if (!mapping->populate(at, 1)) return {};
+    ++samples.places;
+    if (os::own_major_faults() == before) {
+      ++samples.were_present;
+      continue;
+    }
+    const std::uint64_t length = std::min(os::kHugePage, file.size() - at);
+    huge += os::huge_mapped_bytes(mapping->bytes().subspan(at, length)).value_or(0);
+    samples.huge = huge > 0;
+  }
+  return samples;
+}
+
+LoadFacts facts_of(const os::InputFile& file) {
+  LoadFacts facts{.bytes = file.size(),
+                  .resident = os::resident_bytes(file),
+                  .storage = {},
+                  .memory = memory_limit(),
+                  .samples = {}};
+  if (auto storage = os::storage_of(file)) facts.storage = *std::move(storage);
+  return facts;
+}
+
+}  // namespace
+
+std::string_view load_way_name(LoadWay way) noexcept {
+  switch (way) {
+    case LoadWay::map:
+      return "map";
+    case LoadWay::stream:
+      return "stream";
+    case LoadWay::populate:
+      return "populate";
+    case LoadWay::read:
+      return "read";
+    case LoadWay::automatic:
+      return "auto";
+  }
+  return "unknown";
+}
+
+std::optional<LoadWay> load_way_named(std::string_view name) noexcept {
+  for (const LoadWay way : {LoadWay::map, LoadWay::stream, LoadWay::populate,
+                            LoadWay::read, LoadWay::automatic})
+    if (load_way_name(way) == name) return way;
+  return {};
+}
+
+Choice decide(const os::InputFile& file, const LoadOptions& options) {
+  switch (options.way) {
+    case LoadWay::automatic: {
+      LoadFacts facts = facts_of(file);
+      if (wants_samples(facts)) facts.samples = sample(file);
+      return choose_way(facts);
+    }
+    case LoadWay::read:
+      return {.way = LoadWay::read,
+              .direct_io = prefers_direct_io(facts_of(file)),
+              .reason = {}};
+    default:
+      return {.way = options.way, .reason = {}};
+  }
+}
+
+Loader::Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
+               std::uint64_t begin, const LoadOptions& options, const Choice& choice)
+    : file_(std::move(file)),
+      mapping_(mapping),
+      fill_(fill),
+      begin_(begin),
+      piece_(fill ? kReadPiece : kPopulatePiece),
+      progress_(options.progress),
+      next_(align_down(begin, piece_)) {
+  if (fill) file_.expect_sequential();
+  report_.asked = options.way;
+  report_.way = choice.way;
+  report_.reason = choice.reason;
+  report_.resident_before = os::resident_bytes(file_);
+  report_.direct_io = choice.direct_io && file_.use_direct_io();
+  if (choice.direct_io && !report_.direct_io)
+    warn("the file system has no direct I/O: the file is read through the page cache");
+  const std::uint64_t pieces = (mapping.size() - begin) / piece_ + 1;
+  unsigned threads = options.threads;
+  if (threads == 0) threads = std::max(usable_cpus(), fill ? kReadThreads : 1);
+  report_.threads =
+      static_cast<unsigned>(std::min<std::uint64_t>({threads, pieces, kMostThreads}));
+}
+
+Loader::~Loader() {
+  stop_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+void Loader::warn(std::string text) {
+  const std::lock_guard lock(mutex_);
+  report_.warnings.push_back(std::move(text));
+}
+
+LoadReport Loader::report() const {
+  const std::lock_guard lock(mutex_);
+  return report_;
+}
+
+void Loader::fail(Error error) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = std::move(error);
+  stop_ = true;
+}
+
+// Counts, and asks whether to go on.
+bool Loader::step_done(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  report_.bytes += bytes;
+  if (progress_ && !stop_ && !progress_(report_.bytes, mapping_.size() - begin_)) {
+    stop_ = true;
+    if (!failure_) failure_ = Error(Code::cancelled, "loading was stopped");
+  }
+  return !stop_;
+}
+
+Status Loader::load_piece(std::uint64_t begin, std::uint64_t end) {
+  if (fill_) return file_.read(begin, {fill_ + begin, end - begin});
+  if (!touch_) {
+    const Status status = mapping_.populate(begin, end - begin);
+    if (status || status.error().code() != Code::unsupported) return status;
+    if (!touch_.exchange(true))
+      warn(status.error().fields().what + ": pages are touched one by one");
+  }
+  mapping_.touch(begin, end - begin);
+  return {};
+}
+
+// What each thread does: takes the next piece in file order until there is none.
+void Loader::work() {
+  bool slow = false;
+  while (!stop_) {
+    const std::uint64_t piece = next_.fetch_add(piece_);
+    if (piece >= mapping_.size()) return;
+    const std::uint64_t begin = std::max(piece, begin_);
+    const std::uint64_t end = std::min(piece + piece_, mapping_.size());
+    const auto start = Clock::now();
+    const std::uint64_t step = slow && !fill_ ? kSlowStep : piece_;
+    for (std::uint64_t at = begin; at < end; at += step) {
+      const std::uint64_t length = std::min(step, end - at);
+      if (Status status = load_piece(at, at + length); !status)
+        return fail(std::move(status).error());
+      if (!step_done(length)) return;
+    }
+    slow = Clock::now() - start > kSlow;
+  }
+}
+
+Status Loader::run() {
+  const auto start = Clock::now();
+  const os::Faults before = os::faults();
+  os::run_on_threads(
+      report_.threads, [](void* given) { static_cast<Loader*>(given)->work(); }, this);
+  const double seconds = seconds_since(start);
+  const os::Faults after = os::faults();
+  const auto huge = os::huge_mapped_bytes(mapping_.bytes());
+  const auto resident = os::resident_bytes(file_);
+  const std::lock_guard lock(mutex_);
+  report_.major_faults = after.major - before.major;
+  report_.minor_faults = after.minor - before.minor;
+  report_.huge_mapped = huge;
+  report_.resident_after = resident;
+  report_.seconds = seconds;
+  report_.finished = true;
+  if (failure_) return Error(*failure_).file(file_.path());
+  if (stop_) return Error(Code::cancelled, "loading was stopped").file(file_.path());
+  return {};
+}
+
+void Loader::start() {
+  report_.finished = false;
+  thread_ = std::thread([this] { static_cast<void>(run()); });
+}
+
+Status Loader::wait() {
+  if (thread_.joinable()) thread_.join();
+  const std::lock_guard lock(mutex_);
+  if (failure_) return Error(*failure_).file(file_.path());
+  return {};
+}
+
+}  // namespace weig

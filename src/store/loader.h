@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loader: brings a model's bytes into memory, one of the ways of weig/load.h.
+#pragma once
+
+#include <weig/error.h>
+#include <weig/load.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "os/os.h"
+#include "store/policy.h"
+
+namespace weig {
+
+// The way that `options` ask for, or for LoadWay::automatic the one that suits the file
+// best. May touch a few places of it.
+Choice decide(const os::InputFile& file, const LoadOptions& options);
+
+// One load, running or ended. Not movable: its threads know where it is.
+class Loader {
+ public:
+  // Loads [begin, end of mapping) of `file` into `mapping`, both of which must outlive
+  // the Loader. Populates a mapping of the file; fills one of our own memory.
+  Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
+         std::uint64_t begin, const LoadOptions& options, const Choice& choice);
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+  ~Loader();  // stops, and waits for its threads
+
+  void warn(std::string text);
+
+  // Loads before it returns. Fails with cancelled, corrupt (the file was cut), io,
+  // no_memory.
+  Status run();
+  // Loads on a thread of its own.
+  void start();
+  // Waits until that has ended; what run() would have returned.
+  Status wait();
+
+  LoadReport report() const;
+
+ private:
+  void work();
+  Status load_piece(std::uint64_t begin, std::uint64_t end);
+  bool step_done(std::uint64_t bytes);
+  void fail(Error error);
+
+  os::InputFile file_;
+  const os::Mapping& mapping_;
+  std::byte* const fill_;  // null: populate
+  const std::uint64_t begin_;
+  const std::uint64_t piece_;  // bytes that a thread takes at a time
+  const Progress progress_;
+  std::atomic<std::uint64_t> next_;
+  std::atomic<bool> stop_ = false;
+  std::atomic<bool> touch_ = false;  // the kernel cannot populate
+
+  mutable std::mutex mutex_;  // guards what follows
+  LoadReport report_;
+  std::optional<Error> failure_;
+  std::thread thread_;
+};
+
+}  // namespace weig

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ways to load: each gives the same bytes, tells what it did, and stops when told to.
+#include <weig/load.h>
+
+#include <gtest/gtest.h>
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "image.h"
+
+namespace weig::test {
+namespace {
+
+constexpr LoadWay kWays[] = {LoadWay::map, LoadWay::stream, LoadWay::populate,
+                             LoadWay::read, LoadWay::automatic};
+
+// 24 MiB, and a little more so that the end lies inside a piece and a page.
+Image image() {
+  return Image::sealed({{"a.0.w", Dtype::f32, {3 << 20}},
+                        {"a.1.w", Dtype::f32, {3 << 20}},
+                        {"b", Dtype::u8, {12345}}});
+}
+
+std::uint64_t sum_of(const Model& model) {
+  std::uint64_t sum = 0;
+  for (const Result<Tensor>& tensor : model.tensors())
+    for (const std::byte byte : tensor->bytes())
+      sum = sum * 31 + static_cast<unsigned>(byte);
+  return sum;
+}
+
+class Load : public testing::Test {
+ protected:
+  Load() { write_file(path_, image().bytes); }
+
+  Model open(LoadOptions options) const {
+    return Model::open(path_, {.load = std::move(options)}).value();
+  }
+
+  Folder folder_;
+  std::string path_ = folder_.path("m.weig");
+};
+
+TEST_F(Load, all_ways_give_the_same_bytes) {
+  const std::uint64_t expected = sum_of(Model::open(path_).value());
+  for (const LoadWay way : kWays) {
+    for (const unsigned threads : {0u, 1u, 7u}) {
+      Model model = open({.way = way, .threads = threads});
+      ASSERT_TRUE(model.wait()) << load_way_name(way);
+      EXPECT_EQ(sum_of(model), expected) << load_way_name(way) << threads;
+    }
+  }
+}
+
+TEST_F(Load, a_safetensors_file_loads_the_same_ways) {
+  const std::vector<std::byte> data(5 << 20, std::byte{7});
+  const std::string path = folder_.path("m.safetensors");
+  write_file(path, safetensors(R"({"t":{"dtype":"U8","shape":[5242880],)"
+                               R"("data_offsets":[0,5242880]}})",
+                               data));
+  for (const LoadWay way : kWays) {
+    Model model = Model::open(path, {.load = {.way = way}}).value();
+    ASSERT_TRUE(model.wait());
+    const Tensor tensor = model.tensor("t").value();
+    EXPECT_TRUE(std::ranges::equal(tensor.bytes(), data)) << load_way_name(way);
+  }
+}
+
+TEST_F(Load, names_of_ways_are_read_back) {
+  for (const LoadWay way : kWays) EXPECT_EQ(load_way_named(load_way_name(way)), way);
+  EXPECT_FALSE(load_way_named("automatic"));
+}
+
+TEST_F(Load, the_report_tells_what_was_done) {
+  for (const LoadWay way : {LoadWay::stream, LoadWay::populate, LoadWay::read}) {
+    Model model = open({.way = way});
+    const LoadReport report = model.wait().value();
+    EXPECT_EQ(report.asked, way);
+    EXPECT_EQ(report.way, way);
+    EXPECT_TRUE(report.finished);
+    EXPECT_TRUE(report.warnings.empty());
+    EXPECT_GE(report.threads, 1u);
+    EXPECT_GT(report.seconds, 0);
+    EXPECT_GT(report.bytes, model.file_size() - model.data_begin() - 1);
+    EXPECT_LE(report.bytes, model.file_size());
+    if (way != LoadWay::read) {
+      EXPECT_EQ(report.resident_after, model.file_size());
+    }
+  }
+  Model model = open({.way = LoadWay::automatic});
+  EXPECT_EQ(model.load_report().asked, LoadWay::automatic);
+  EXPECT_NE(model.load_report().way, LoadWay::automatic);
+  EXPECT_FALSE(model.load_report().reason.empty());
+}
+
+TEST_F(Load, populated_pages_fault_no_more) {
+  const Model model = open({.way = LoadWay::populate});
+  std::vector<unsigned char> present(model.mapped().size() / 4096 + 1);
+  void* start = const_cast<std::byte*>(model.mapped().data());
+  ASSERT_EQ(::mincore(start, model.mapped().size(), present.data()), 0);
+  for (std::size_t i = 0; i * 4096 < model.mapped().size(); ++i)
+    ASSERT_EQ(present[i] & 1, 1) << i;
+}
+
+TEST_F(Load, reading_takes_memory_of_our_own_that_cannot_be_written) {
+  for (const bool later : {false, true}) {
+    Model model = open({.way = later ? LoadWay::map : LoadWay::read});
+    const Tensor before = model.tensor("a.1.w").value();
+    const std::uint64_t sum = sum_of(model);
+    if (later) {
+      ASSERT_TRUE(model.load({.way = LoadWay::read}));
+    }
+    EXPECT_EQ(model.tensor("a.1.w").value().data(), before.data());
+    EXPECT_EQ(sum_of(model), sum);
+    // The file is not needed any more: cut, it would have killed a mapping's reader.
+    std::filesystem::resize_file(path_, 0);
+    EXPECT_EQ(sum_of(model), sum);
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+      EXPECT_FALSE(line.ends_with(path_)) << line;
+      unsigned long from = 0;
+      unsigned long to = 0;
+      std::sscanf(line.c_str(), "%lx-%lx", &from, &to);
+      const auto at = reinterpret_cast<std::uintptr_t>(model.mapped().data());
+      if (from <= at && at < to) {
+        EXPECT_NE(line.find(" r--p "), line.npos) << line;
+      }
+    }
+    write_file(path_, image().bytes);
+  }
+}
+
+TEST_F(Load, an_open_model_loads_in_any_order_of_ways) {
+  Model model = Model::open(path_).value();
+  const std::uint64_t sum = sum_of(model);
+  for (const LoadWay way : {LoadWay::stream, LoadWay::populate, LoadWay::automatic,
+                            LoadWay::map, LoadWay::read, LoadWay::populate}) {
+    const auto report = model.load({.way = way});
+    ASSERT_TRUE(report) << report.error().message();
+    ASSERT_TRUE(model.wait());
+    EXPECT_EQ(sum_of(model), sum);
+  }
+  EXPECT_EQ(model.load_report().reason, "all is in memory already");
+}
+
+TEST_F(Load, a_replaced_path_never_means_another_file) {
+  Model model = Model::open(path_).value();
+  const std::uint64_t sum = sum_of(model);
+  std::filesystem::remove(path_);
+  write_file(path_, Image::sealed({{"x", Dtype::u8, {3}}}).bytes);
+  ASSERT_TRUE(model.load({.way = LoadWay::read}));
+  EXPECT_EQ(sum_of(model), sum);
+}
+
+TEST_F(Load, progress_counts_up_to_all_and_never_by_two_threads_at_once) {
+  for (const LoadWay way : {LoadWay::stream, LoadWay::populate, LoadWay::read}) {
+    std::atomic<int> inside = 0;
+    std::uint64_t last = 0;
+    std::uint64_t all = 0;
+    const auto progress = [&](std::uint64_t done, std::uint64_t total) {
+      EXPECT_EQ(++inside, 1);
+      EXPECT_GT(done, last);
+      last = done;
+      all = total;
+      --inside;
+      return true;
+    };
+    Model model = open({.way = way, .threads = 4, .progress = progress});
+    ASSERT_TRUE(model.wait());
+    EXPECT_EQ(last, all);
+    EXPECT_EQ(model.load_report().bytes, all);
+  }
+}
+
+TEST_F(Load, stops_when_progress_says_so) {
+  for (const LoadWay way : {LoadWay::populate, LoadWay::read}) {
+    int calls = 0;
+    const auto stop = [&](std::uint64_t, std::uint64_t) { return ++calls < 2; };
+    const auto model = Model::open(path_, {.load = {.way = way, .progress = stop}});
+    ASSERT_FALSE(model);
+    EXPECT_EQ(model.error().code(), Code::cancelled);
+    EXPECT_EQ(calls, 2) << load_way_name(way);
+  }
+  Model model = open({.way = LoadWay::stream,
+                      .progress = [](std::uint64_t, std::uint64_t) { return false; }});
+  EXPECT_EQ(model.wait().error().code(), Code::cancelled);
+  EXPECT_EQ(model.wait().error().code(), Code::cancelled) << "asked again";
+  EXPECT_TRUE(model.tensor("b")) << "the model itself is as good as ever";
+}
+
+TEST_F(Load, a_model_may_go_or_move_while_it_streams) {
+  for (int i = 0; i < 20; ++i) {
+    Model model = open({.way = LoadWay::stream, .threads = 2});
+    Model moved = std::move(model);
+    EXPECT_TRUE(moved.tensor("b"));
+  }
+}
+
+TEST_F(Load, streaming_is_not_finished_until_it_is) {
+  std::atomic<bool> go = false;
+  Model model = open({.way = LoadWay::stream, .progress = [&](auto, auto) {
+                        while (!go) ::usleep(1000);
+                        return true;
+                      }});
+  EXPECT_FALSE(model.load_report().finished);
+  go = true;
+  EXPECT_TRUE(model.wait().value().finished);
+}
+
+TEST_F(Load, a_metadata_only_model_has_nothing_to_load) {
+  Model model = Model::open(path_, {.part = Part::metadata}).value();
+  EXPECT_EQ(model.load({.way = LoadWay::populate}).error().code(),
+            Code::invalid_argument);
+}
+
+TEST_F(Load, a_file_cut_meanwhile_is_an_error_and_no_signal) {
+  for (const LoadWay way : {LoadWay::populate, LoadWay::stream, LoadWay::read}) {
+    write_file(path_, image().bytes);
+    Model model = Model::open(path_).value();
+    std::filesystem::resize_file(path_, 1 << 20);
+    auto report = model.load({.way = way});
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().code(), Code::corrupt);
+    EXPECT_EQ(report.error().fields().file, path_);
+  }
+}
+
+// In the middle of the load: the first piece is there, then the file is cut.
+TEST_F(Load, a_file_cut_while_loading_is_an_error_and_no_signal) {
+  for (const LoadWay way : {LoadWay::populate, LoadWay::stream, LoadWay::read}) {
+    write_file(path_, image().bytes);
+    const auto cut = [&](std::uint64_t, std::uint64_t) {
+      std::filesystem::resize_file(path_, 4096);
+      return true;
+    };
+    Model model = Model::open(path_).value();
+    auto report = model.load({.way = way, .threads = 1, .progress = cut});
+    if (report) report = model.wait();
+    ASSERT_FALSE(report) << load_way_name(way);
+    EXPECT_EQ(report.error().code(), Code::corrupt);
+  }
+}
+
+TEST_F(Load, ways_with_a_mapping_take_no_memory_of_their_own) {
+  const auto anonymous_kib = [] {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("RssAnon:")) return std::stoul(line.substr(8));
+    return 0ul;
+  };
+  const auto before = anonymous_kib();
+  Model model = open({.way = LoadWay::populate});
+  EXPECT_LT(anonymous_kib(), before + 8192);
+}
+
+// 4 TiB of nothing.
+TEST_F(Load, what_memory_cannot_hold_is_refused_to_read_and_only_mapped_by_auto) {
+  const std::string path = folder_.path("sparse.safetensors");
+  const std::vector<std::byte> head =
+      safetensors(R"({"t":{"dtype":"U8","shape":[4398046511104],)"
+                  R"("data_offsets":[0,4398046511104]}})",
+                  {});
+  write_file(path, head);
+  std::filesystem::resize_file(path, head.size() + (std::uint64_t{1} << 42));
+  const auto read = Model::open(path, {.load = {.way = LoadWay::read}});
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code(), Code::limit);
+  EXPECT_NE(read.error().message().find("has available"), std::string::npos);
+
+  Model model = Model::open(path, {.load = {.way = LoadWay::automatic}}).value();
+  EXPECT_EQ(model.load_report().way, LoadWay::map);
+  EXPECT_NE(model.load_report().reason.find("do not fit"), std::string::npos);
+  EXPECT_EQ(model.load({.way = LoadWay::read}).error().code(), Code::limit);
+  EXPECT_EQ(model.tensor("t").value().bytes().back(), std::byte{0});
+}
+
+}  // namespace
+}  // namespace weig::test

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loading on systems that are not as one would wish: calls that are refused, slow and
+remote file systems, memory limits, files of others. Each test makes the state, and
+looks at what was chosen, at the one warning, and at the bytes."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import safetensors_file
+from command import IO, LIMIT
+
+MIB = 1 << 20
+PROGRAMS = Path(os.environ.get("WEIG_TEST_PROGRAMS", "build/release/tests")).resolve()
+MADV_HUGEPAGE, MADV_POPULATE_READ = 14, 22
+EINVAL, ENODEV, ENOSYS, ENOTTY, EACCES = 22, 19, 38, 25, 13
+NOBODY = 65534
+
+
+@pytest.fixture
+def model(weig, big_tmp):
+    """40 MB of weights as a WEIG file, readable by all."""
+    tensors = {
+        name: ("F32", [rows, MIB], safetensors_file.pattern(4096, seed) * (rows * 1024))
+        for seed, (name, rows) in enumerate({"a.0.w": 6, "a.1.w": 4}.items())
+    }
+    file = big_tmp / "m.safetensors"
+    file.write_bytes(safetensors_file.by_reference(tensors))
+    weig.ok("convert", file)
+    big_tmp.chmod(0o755)
+    return big_tmp / "m.weig"
+
+
+def load(file, way="auto", *arguments, refuse="", before=None, user=None):
+    """Loads in a process of its own. Returns the report, or the failed process."""
+    environment = dict(os.environ)
+    if refuse:
+        environment["LD_PRELOAD"] = str(PROGRAMS / "libweig_refuse_calls.so")
+        environment["WEIG_REFUSE"] = refuse
+    command = [PROGRAMS / "weig_load_file", file, way, *arguments]
+    run = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60,
+        preexec_fn=before, user=user, group=user, extra_groups=[] if user else None,
+    )  # fmt: skip
+    return json.loads(run.stdout) if run.returncode == 0 else run
+
+
+def evict(file):
+    with open(file, "rb") as opened:
+        os.fsync(opened.fileno())
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+# Old kernels and refused calls: one warning, never an error.
+
+
+def test_without_refusals_there_are_no_warnings(model):
+    for way in ("map", "stream", "populate", "read", "auto"):
+        assert load(model, way)["warnings"] == []
+
+
+@pytest.mark.parametrize("way", ["stream", "populate"])
+def test_a_kernel_that_cannot_populate_touches(model, way):
+    expected = load(model)["sum"]
+    evict(model)
+    report = load(model, way, refuse=f"madvise-{MADV_POPULATE_READ}={EINVAL}")
+    assert report["way"] == way and report["sum"] == expected
+    assert report["warnings"] == [
+        "this kernel cannot populate mappings (before Linux 5.14): pages are touched "
+        "one by one"
+    ]
+    assert report["resident_after"] == os.path.getsize(model)
+
+
+@pytest.mark.parametrize("way", ["map", "stream", "populate"])
+def test_huge_pages_may_be_refused(model, way):
+    report = load(model, way, refuse=f"madvise-{MADV_HUGEPAGE}={EINVAL}")
+    assert report["way"] == way
+    assert report["warnings"] == ["the system refuses huge pages (MADV_HUGEPAGE)"]
+    assert report["sum"] == load(model)["sum"]
+
+
+def test_without_cachestat_mincore_tells(model):
+    report = load(model, "populate", refuse=f"cachestat={ENOSYS}")
+    assert report["resident_before"] == os.path.getsize(model)
+    evict(model)
+    report = load(model, "populate", refuse=f"cachestat={ENOSYS}")
+    assert report["resident_before"] < MIB  # the front, which opening reads
+    assert report["resident_after"] == os.path.getsize(model)
+
+
+def test_without_pagemap_scan_smaps_tells(model):
+    usual = load(model, "populate")["huge_mapped"]
+    told = load(model, "populate", refuse=f"pagemap-scan={ENOTTY}")["huge_mapped"]
+    assert told == usual
+
+
+def test_without_direct_io_reading_is_buffered(model):
+    evict(model)
+    report = load(model, "read", refuse=f"direct={EINVAL}")
+    assert report["direct_io"] is False
+    assert report["warnings"] == [
+        "the file system has no direct I/O: the file is read through the page cache"
+    ]
+    assert report["sum"] == load(model)["sum"]
+
+
+@pytest.mark.parametrize("number", [ENODEV, EACCES])
+@pytest.mark.parametrize("way", ["map", "stream", "populate", "auto"])
+def test_a_file_that_cannot_be_mapped_is_read(model, way, number):
+    report = load(model, way, refuse=f"mmap-file={number}")
+    assert report["way"] == "read" and report["sum"] == load(model)["sum"]
+    assert len(report["warnings"]) == 1
+    assert re.fullmatch(
+        r"cannot map the file: (No such device|Permission denied): it is read into "
+        r"memory instead",
+        report["warnings"][0],
+    )
+
+
+def test_unless_mapping_is_demanded(model):
+    run = load(model, "populate", "refuse", refuse=f"mmap-file={ENODEV}")
+    assert run.returncode == IO
+    assert run.stderr == f"{model}: cannot map the file: No such device\n"
+
+
+def test_shared_mappings_are_not_needed(model):
+    assert load(model, "populate", refuse=f"mmap-shared={ENODEV}")["warnings"] == []
+
+
+def test_the_command_reads_what_it_cannot_map(weig, model):
+    environment = os.environ | {
+        "LD_PRELOAD": str(PROGRAMS / "libweig_refuse_calls.so"),
+        "WEIG_REFUSE": f"mmap-file={ENODEV}",
+    }
+    run = weig.ok("verify", model, env=environment)
+    assert "sound" in run.text
+    assert run.err.count("warning") == 1 and "No such device" in run.err
+
+
+# States that `auto` tells apart.
+
+
+def test_a_cold_local_file_is_populated(model):
+    evict(model)
+    report = load(model)
+    assert report["way"] == "populate" and report["reason"] == (
+        "the file is local and not in memory"
+    )
+    assert report["resident_before"] < MIB  # the front, which opening reads
+    assert report["resident_after"] == report["bytes"] == os.path.getsize(model)
+
+
+def test_a_half_resident_file_is_populated(model):
+    evict(model)
+    with open(model, "rb") as file:
+        file.read(30 * MIB)
+    report = load(model)
+    assert report["way"] == "populate"
+    assert 20 * MIB < report["resident_before"] < 42 * MIB
+    assert "are in memory already" in report["reason"]
+
+
+def test_explicit_reading_is_direct_where_cold(model):
+    evict(model)
+    report = load(model, "read")
+    assert report["direct_io"] is True and report["resident_after"] < 4 * MIB
+    load(model, "populate")
+    assert load(model, "read")["direct_io"] is False
+
+
+def test_the_tightest_memory_limit_counts(model, memory_cgroup):
+    memory_cgroup(24 * MIB)
+    report = load(model, before=memory_cgroup.enter)
+    assert report["way"] == "map"
+    assert "do not fit into" in report["reason"] and "/weig-test-" in report["reason"]
+    run = load(model, "read", before=memory_cgroup.enter)
+    assert run.returncode == LIMIT
+    assert "found 420" in run.stderr and "has available" in run.stderr
+
+
+@pytest.fixture
+def memory_cgroup():
+    """A cgroup with a memory limit, of whichever version there is."""
+    version_1 = Path("/sys/fs/cgroup/memory")
+    root = version_1 if version_1.is_dir() else Path("/sys/fs/cgroup")
+    group = root / f"weig-test-{os.getpid()}"
+    group.mkdir()
+
+    class Group:
+        def __call__(self, limit):
+            name = "memory.limit_in_bytes" if root == version_1 else "memory.max"
+            (group / name).write_text(str(limit))
+
+        @staticmethod
+        def enter():
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+
+    yield Group()
+    for _ in range(50):  # until the last process in it is gone for good
+        try:
+            group.rmdir()
+            break
+        except OSError:
+            time.sleep(0.02)
+    else:
+        pytest.fail(f"{group} cannot be removed")
+
+
+def test_a_thread_count_follows_the_cpus(model):
+    def on_one_cpu():
+        os.sched_setaffinity(0, {next(iter(os.sched_getaffinity(0)))})
+
+    assert load(model, "populate", before=on_one_cpu)["threads"] == 1
+    usual = min(len(os.sched_getaffinity(0)), 64)
+    assert load(model, "populate")["threads"] <= usual
+
+
+# A file of another user: nothing is called warm that may not be.
+
+
+@pytest.fixture
+def program_for_all(big_tmp):
+    """The loading program where a user without rights may start it."""
+    big_tmp.chmod(0o755)
+    return shutil.copy(PROGRAMS / "weig_load_file", big_tmp / "load_file")
+
+
+def load_as_nobody(program, file, way="auto"):
+    run = subprocess.run(
+        [program, file, way], capture_output=True, text=True, user=NOBODY,
+        group=NOBODY, extra_groups=[],
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+@pytest.mark.parametrize("cold", [True, False])
+def test_residency_of_others_files_is_unknown(model, program_for_all, cold):
+    expected = load(model)["sum"]
+    model.chmod(0o444)
+    if cold:
+        evict(model)
+    for way in ("populate", "stream", "read", "auto"):
+        report = load_as_nobody(program_for_all, model, way)
+        assert report["resident_before"] is None and report["resident_after"] is None
+        assert report["sum"] == expected and report["warnings"] == []
+    evict(model) if cold else load(model, "populate")
+    report = load_as_nobody(program_for_all, model)
+    assert report["way"] == "populate"
+    present = 0 if cold else 8
+    assert report["reason"] == (
+        "residency is unknown (not our file), of 8 places tried "
+        f"{present} were in memory"
+    )
+
+
+# A slow, remote file system.
+
+
+@pytest.fixture
+def slow_mount(big_tmp):
+    """Shows a folder through FUSE, every request 5 ms late. Yields the mount point and
+    a function that gives the (offset, size) of the requests so far."""
+    point, log = big_tmp / "slow", big_tmp / "requests"
+    point.mkdir()
+    server = subprocess.Popen([PROGRAMS / "weig_slow_mount", big_tmp, point, "5", log])
+    deadline = time.monotonic() + 10
+    while not os.path.ismount(point):
+        assert server.poll() is None and time.monotonic() < deadline, "cannot mount"
+        time.sleep(0.01)
+
+    def requests():
+        lines = log.read_text().splitlines() if log.exists() else []
+        log.unlink(missing_ok=True)
+        return [tuple(map(int, line.split())) for line in lines]
+
+    yield point, requests
+    subprocess.run(["umount", point], check=True)
+    server.wait(timeout=10)
+
+
+def test_a_remote_file_is_read_by_large_requests(model, slow_mount):
+    point, requests = slow_mount
+    report = load(point / model.name)
+    assert report["way"] == "read" and report["sum"] == load(model)["sum"]
+    assert "fuse is remote" in report["reason"]
+    sizes = sorted(size for _, size in requests())
+    assert sizes[len(sizes) // 2] >= MIB, sizes
+    assert sum(sizes) < os.path.getsize(model) * 1.1
+
+
+def test_a_remote_file_in_memory_is_mapped(model, slow_mount):
+    point, requests = slow_mount
+    load(point / model.name, "populate")
+    requests()
+    report = load(point / model.name)
+    assert report["way"] == "populate" and requests() == []
+
+
+# A plain open is cheap, whatever the size.
+
+
+def test_opening_a_huge_file_reads_next_to_nothing(big_tmp):
+    file, size = big_tmp / "huge.safetensors", 20 << 30
+    entry = safetensors_file.entry("U8", [size], 0, size)
+    header = safetensors_file.assemble({"t": entry})
+    file.write_bytes(header)
+    os.truncate(file, len(header) + size)
+    evict(file)
+    report = load(file, "map", "open")
+    assert report["open_seconds"] < 0.005
+    assert report["resident"] < MIB
