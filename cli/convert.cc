@@ -108,7 +108,8 @@ int run_convert(const Arguments& arguments) {
   const auto report = convert_with_bar(arguments);
   if (!report) return fail(with_force_hint(report.error()), arguments.form);
   tell_more(arguments, *report);
-  Output output(stdout, "standard output");
+  // The file is there: whoever says stop now is too late.
+  Output output(stdout, "standard output", OnSignal::finish);
   arguments.form == Form::json ? print_json(output, *report)
                                : print_text(output, *report);
   return close_output(output, 0);

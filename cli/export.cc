@@ -55,7 +55,8 @@ int run_export(const Arguments& arguments) {
   const auto report = export_with_bar(arguments);
   if (!report) return fail(with_force_hint(report.error()), arguments.form);
   for (const std::string& warning : report->warnings) warn(warning);
-  Output output(stdout, "standard output");
+  // The file is there: whoever says stop now is too late.
+  Output output(stdout, "standard output", OnSignal::finish);
   arguments.form == Form::json ? print_json(output, *report)
                                : print_text(output, *report);
   return close_output(output, 0);
@@ -67,7 +68,7 @@ Command add_export(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
       app.add_subcommand("export", "Turn a WEIG file back into a safetensors file");
-  command->add_option("FILE", arguments->file, "A WEIG file")
+  command->add_option("FILE", arguments->file, "A WEIG or safetensors file")
       ->required()
       ->type_name("");
   command->add_option("DST", arguments->target, "What to write")

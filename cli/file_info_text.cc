@@ -17,7 +17,6 @@ namespace {
 constexpr std::string_view kSourceKeys = "weig.source.";
 constexpr std::string_view kSourceHash = "weig.source.sha256";
 constexpr std::size_t kLabelWidth = 14;
-constexpr std::size_t kMaxGroups = 3;
 constexpr std::size_t kMaxEntries = 12;
 constexpr std::size_t kMaxKeyWidth = 32;
 
@@ -85,10 +84,14 @@ void add_counts(Lines& lines, const Summary& summary) {
 void add_groups(Lines& lines, const Groups& groups) {
   if (groups.empty()) return lines.add("groups", "none");
   std::string text = fmt::format("{}:", grouped(groups.size()));
-  for (std::uint32_t i = 0; i < std::min<std::size_t>(groups.size(), kMaxGroups); ++i)
-    text += fmt::format("{} {} ({})", i ? "," : "", printable(groups[i].name),
+  const std::uint32_t last = groups.size() - 1;
+  for (const std::uint32_t i : {0U, 1U, last}) {
+    if ((i == 1 && last < 2) || (i == last && last == 0 && text.back() != ':'))
+      continue;
+    if (i == last && last > 2) text += ", ...";
+    text += fmt::format("{} {} ({})", i > 0 ? "," : "", printable(groups[i].name),
                         counted(groups[i].count, "tensor"));
-  if (groups.size() > kMaxGroups) text += ", ...";
+  }
   lines.add_cut("groups", text);
 }
 

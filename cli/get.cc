@@ -37,6 +37,8 @@ std::optional<std::string> conflict(const Arguments& arguments) {
   const bool raw = output.encoding == Encoding::raw;
   if (raw && is_npy(arguments.target))
     return "--raw writes no .npy file: name the output otherwise, or leave out --raw";
+  if (output.form == Form::json && (raw || is_npy(arguments.target)))
+    return "--json is text: it goes neither with --raw nor with an .npy file";
   if (output.length == Length::all && (raw || is_npy(arguments.target)))
     return "--all is about text: it goes neither with --raw nor with an .npy file";
   return std::nullopt;

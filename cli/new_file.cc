@@ -68,7 +68,9 @@ Result<NewFile> NewFile::create(const std::string& path, Existing existing,
   const std::string temporary = temporary_name(file.path_);
   file.file_.reset(std::fopen(temporary.c_str(), "wbx"));
   if (!file.file_)
-    return system_failure("create the output", path, {errno, std::generic_category()});
+    return Error(Code::cannot_open,
+                 "cannot create the output: " + std::generic_category().message(errno))
+        .file(path);
   file.temporary_ = temporary;
   set_unfinished_file(temporary);
   file.output_ = std::make_unique<Output>(file.file_.get(), path);

@@ -44,8 +44,9 @@ void Output::write(std::span<const std::byte> bytes) {
   write(std::string_view(static_cast<const char*>(data), bytes.size()));
 }
 
-bool Output::stopped() const noexcept {
-  if (error_number_ != 0) return true;
+bool Output::stopped() const noexcept { return error_number_ != 0 || interrupted(); }
+
+bool Output::interrupted() const noexcept {
   return on_signal_ == OnSignal::stop && stop_signal() != 0;
 }
 

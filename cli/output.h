@@ -39,6 +39,9 @@ class Output {
   // gone, or a signal. Long loops ask, and leave.
   bool stopped() const noexcept;
 
+  // Whether a signal has ended it.
+  bool interrupted() const noexcept;
+
   // Whether the reader of a pipe has closed it: no failure of ours, nothing to say.
   bool reader_gone() const noexcept;
 

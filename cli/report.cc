@@ -82,7 +82,7 @@ int close_output(Output& output, int status) {
   const Status finished = output.finish();
   if (output.reader_gone()) return kReaderGoneStatus;
   if (!finished) return fail(finished.error(), Form::text);
-  if (stop_signal() == 0) return status;
+  if (!output.interrupted()) return status;
   return fail(Error(Code::cancelled, "interrupted"), Form::text);
 }
 

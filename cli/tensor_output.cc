@@ -40,7 +40,8 @@ Error no_npy_type(const Tensor& tensor) {
 
 ArrayStyle style_of(const Selection& selection, const TensorOutput& how) {
   ArrayStyle style;
-  if (how.width == Width::widened) style.spelling = Spelling::exact;
+  if (how.width == Width::widened || how.form == Form::json)
+    style.spelling = Spelling::exact;  // readers of JSON take numbers as doubles
   if (how.form == Form::json) style.syntax = Syntax::json;
   const bool on_terminal =
       how.target == Target::standard_output && is_terminal(Stream::output);

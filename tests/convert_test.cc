@@ -31,6 +31,7 @@ TEST(Convert, default_name_is_beside_the_source) {
   EXPECT_TRUE(report.exact_source);
   EXPECT_EQ(default_target(Paths{"a/b"}).value(), "a/b.weig");
   EXPECT_FALSE(default_target(Paths{"a", "b"}));
+  EXPECT_FALSE(default_target(Paths{"a.weig"}));
 }
 
 TEST(Convert, there_and_back_is_the_same_file) {

@@ -98,6 +98,10 @@ TEST(Host, a_container_sees_its_part_of_the_hierarchy) {
              "30 23 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
   system.set("/sys/fs/cgroup/app/memory.max", "2000000000\n");
   EXPECT_EQ(os::memory_limit(system.root()).limit, 2'000'000'000u);
+  // A mount whose root only begins alike shows nothing of ours.
+  system.set("/proc/self/cgroup", "0::/docker/abcdef/app\n");
+  EXPECT_EQ(os::memory_limit(system.root()).limit, 16'384'000'000u);
+  EXPECT_EQ(os::memory_limit(system.root()).source, "this machine");
 }
 
 TEST(Host, this_process_may_use_a_cpu) { EXPECT_GE(usable_cpus(), 1u); }

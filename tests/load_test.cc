@@ -12,6 +12,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "image.h"
 
@@ -192,7 +193,72 @@ TEST_F(Load, stops_when_progress_says_so) {
                       .progress = [](std::uint64_t, std::uint64_t) { return false; }});
   EXPECT_EQ(model.wait().error().code(), Code::cancelled);
   EXPECT_EQ(model.wait().error().code(), Code::cancelled) << "asked again";
+  EXPECT_TRUE(model.load_report().finished);
+  EXPECT_EQ(model.load_report().error->code(), Code::cancelled);
   EXPECT_TRUE(model.tensor("b")) << "the model itself is as good as ever";
+}
+
+TEST_F(Load, a_callback_may_ask_for_the_report) {
+  for (const LoadWay way : {LoadWay::populate, LoadWay::stream, LoadWay::read}) {
+    Model model = Model::open(path_).value();
+    int calls = 0;
+    const auto ask = [&](std::uint64_t done, std::uint64_t) {
+      ++calls;
+      // While a mapping is replaced, its model still has the report of before.
+      if (way != LoadWay::read) {
+        EXPECT_EQ(model.load_report().bytes, done);
+      }
+      return true;
+    };
+    ASSERT_TRUE(model.load({.way = way, .threads = 1, .progress = ask}));
+    ASSERT_TRUE(model.wait());
+    EXPECT_GT(calls, 1);
+  }
+}
+
+TEST_F(Load, failures_stay_in_the_report) {
+  Model model = Model::open(path_).value();
+  const auto stop = [](std::uint64_t, std::uint64_t) { return false; };
+  for (const LoadWay way : {LoadWay::populate, LoadWay::read}) {
+    EXPECT_FALSE(model.load({.way = way, .progress = stop}));
+    EXPECT_EQ(model.wait().error().code(), Code::cancelled);
+    EXPECT_EQ(model.load_report().error->code(), Code::cancelled);
+  }
+  std::filesystem::resize_file(path_, 5000);
+  EXPECT_FALSE(model.load({.way = LoadWay::populate}));
+  EXPECT_EQ(model.wait().error().code(), Code::corrupt);
+}
+
+TEST_F(Load, reports_may_be_asked_for_while_loading) {
+  Model model = Model::open(path_).value();
+  std::atomic<bool> done = false;
+  std::thread other([&] {
+    while (!done) EXPECT_LE(model.load_report().reason.size(), 200u);
+  });
+  for (int i = 0; i < 200; ++i)
+    ASSERT_TRUE(model.load({.way = i % 2 ? LoadWay::map : LoadWay::automatic}));
+  done = true;
+  other.join();
+}
+
+TEST_F(Load, a_cut_inside_the_last_page_is_noticed) {
+  Model model = Model::open(path_).value();
+  const auto cut = [&](std::uint64_t, std::uint64_t) {
+    std::filesystem::resize_file(path_, model.file_size() - 100);
+    return true;
+  };
+  const auto report = model.load({.way = LoadWay::populate, .progress = cut});
+  EXPECT_EQ(report.error().code(), Code::corrupt);
+}
+
+TEST_F(Load, a_callback_that_throws_says_stop) {
+  const auto bad = [](std::uint64_t, std::uint64_t) -> bool { throw 1; };
+  for (const LoadWay way : {LoadWay::populate, LoadWay::read}) {
+    const auto model = Model::open(path_, {.load = {.way = way, .progress = bad}});
+    EXPECT_EQ(model.error().code(), Code::cancelled);
+  }
+  Model model = open({.way = LoadWay::stream, .progress = bad});
+  EXPECT_EQ(model.wait().error().code(), Code::cancelled);
 }
 
 TEST_F(Load, a_model_may_go_or_move_while_it_streams) {
@@ -215,6 +281,11 @@ TEST_F(Load, streaming_is_not_finished_until_it_is) {
 }
 
 TEST_F(Load, a_metadata_only_model_has_nothing_to_load) {
+  EXPECT_EQ(
+      Model::open(path_, {.part = Part::metadata, .load = {.way = LoadWay::populate}})
+          .error()
+          .code(),
+      Code::invalid_argument);
   Model model = Model::open(path_, {.part = Part::metadata}).value();
   EXPECT_EQ(model.load({.way = LoadWay::populate}).error().code(),
             Code::invalid_argument);

@@ -86,6 +86,25 @@ TEST(View, strides_are_row_major) {
   EXPECT_EQ(strides[2], 1u);
 }
 
+TEST(View, aliases_of_minimal_files_have_one_owner_whatever_the_order) {
+  // Data ranges by record: b's, then a's twice, then b's again.
+  Image image = Image::minimal({{"r", Dtype::u8, {8}},
+                                {"s", Dtype::u8, {8}},
+                                {"t", Dtype::u8, {8}},
+                                {"u", Dtype::u8, {8}}});
+  constexpr std::size_t kDataOffset = 32;
+  const auto at = [&](std::uint64_t i) { return image.record(i) + kDataOffset; };
+  const auto a = image.get<std::uint64_t>(at(0));
+  const auto b = image.get<std::uint64_t>(at(1));
+  const std::uint64_t offsets[] = {b, a, a, b};
+  for (std::uint64_t i = 0; i < 4; ++i) image.set(at(i), offsets[i]);
+  const View view = View::open(image.span(), {.unsealed = Unsealed::accept}).value();
+  EXPECT_EQ(view.owner(0).value(), 0u);
+  EXPECT_EQ(view.owner(1).value(), 1u);
+  EXPECT_EQ(view.owner(2).value(), 1u);
+  EXPECT_EQ(view.owner(3).value(), 0u);
+}
+
 TEST(View, aliases_have_one_owner) {
   const Image image = Image::basic();
   const View view = image.open().value();

@@ -53,7 +53,8 @@ struct ConvertReport {
 };
 
 // Where convert() writes if no target is given: "model.weig" for "model.safetensors",
-// "FOLDER/model.weig" for a folder. Fails with invalid_argument for several sources.
+// "FOLDER/model.weig" for a folder. Fails with invalid_argument for several sources and
+// for a name that ends in ".weig" already.
 Result<std::string> default_target(std::span<const std::string> sources);
 
 // Converts a safetensors file, a WEIG file (minimal, big-endian or sealed), a folder

@@ -3,6 +3,16 @@
 //
 // A mapped file is not loaded. Loaded means that every byte of it is in memory and
 // mapped, so that using the weights waits for no disk.
+//
+//   auto model = weig::Model::open("model.weig", {.load = {.way =
+//   weig::LoadWay::stream}});
+//   ...                                            // set up, while the weights come in
+//   const auto report = model->wait();             // and now they are there
+//
+// Tensors may be used while a stream is running: what is not there yet is waited for. A
+// Model that goes stops and joins its threads first, so that a callback may refer to
+// what outlives the Model. After LoadWay::read the weights stay in memory of the
+// Model's own: later loads find nothing left to do.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include <weig/error.h>
 #include <weig/progress.h>
 
 namespace weig {
@@ -50,6 +61,7 @@ struct LoadReport {
   std::string reason;                 // why this way, a sentence; empty if asked for
   std::vector<std::string> warnings;  // what the system refused, and what was done
   bool finished = true;               // false while streaming
+  std::optional<Error> error;         // why it ended early
   bool direct_io = false;             // read past the page cache
   unsigned threads = 0;               // that were loading
   std::uint64_t bytes = 0;            // made present

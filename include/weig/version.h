@@ -5,6 +5,9 @@
 
 #include <cstdint>
 
+#if __cplusplus < 202002L
+#error "weig needs C++20: compile with -std=c++20 or newer"
+#endif
 #if UINTPTR_MAX < UINT64_MAX
 #error "weig needs a 64-bit target: model files outgrow a 32-bit address space"
 #endif

@@ -324,7 +324,10 @@ class View {
   detail::Claim claim_;
   ViewOptions options_;
   detail::ProvenBits proven_;
-  std::vector<std::uint32_t> by_name_;  // minimal files only: ordinals sorted by name
+  // Of files that are not sealed: ordinals by name; and by data, where that is not the
+  // order of the table.
+  std::vector<std::uint32_t> by_name_;
+  std::vector<std::uint32_t> by_data_;
 };
 
 // An input range of Result<Tensor>.

@@ -15,6 +15,7 @@
 #include "convert/sources.h"
 #include "core/byteswap.h"
 #include "core/digest.h"
+#include "core/progress.h"
 #include "core/try.h"
 
 namespace weig {
@@ -24,6 +25,13 @@ namespace {
 // so that a million small ones are not a million calls.
 constexpr std::uint64_t kWindow = std::uint64_t{1} << 20;
 constexpr std::uint64_t kSmall = std::uint64_t{64} << 10;
+
+bool is_inside(const std::string& path, const std::string& folder) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const auto one = os::file_id(parent.empty() ? "." : parent);
+  const auto other = os::file_id(folder);
+  return one && other && *one == *other;
+}
 
 std::string target_name(const std::string& source) {
   const std::filesystem::path path(source);
@@ -270,7 +278,7 @@ class Conversion {
         done += bytes.size();
         if (done - told < kWindow && done < total) continue;
         told = done;
-        if (options_.progress && !options_.progress(done, total))
+        if (!goes_on(options_.progress, done, total))
           return Error(Code::cancelled, "conversion was stopped");
       }
       WEIG_TRY(check_digest(source, tensor.entry, hasher));
@@ -305,6 +313,10 @@ class Conversion {
 Result<std::string> default_target(std::span<const std::string> sources) {
   if (sources.size() != 1)
     return Error(Code::invalid_argument, "several sources need a name for the output");
+  if (std::filesystem::path(sources[0]).extension() == ".weig")
+    return Error(Code::invalid_argument, "a WEIG file needs a name for the output")
+        .file(sources[0])
+        .hint("-o OUTPUT");
   return target_name(sources[0]);
 }
 
@@ -313,7 +325,7 @@ Result<ConvertReport> convert(std::span<const std::string> sources,
                               const ConvertOptions& options) {
   WEIG_TRY_ASSIGN(opened, open_sources(sources, options));
   WEIG_TRY_ASSIGN(path, choose_target(sources, target, opened));
-  if (options.existing == Existing::refuse && os::exists(path))
+  if (options.existing == Existing::refuse && os::is_file(path))
     return Error(Code::exists, "the output exists already").file(path);
   std::vector<std::string> warnings = opened.warnings;
   for (const SourceFile& source : opened.files)
@@ -324,6 +336,8 @@ Result<ConvertReport> convert(std::span<const std::string> sources,
     WEIG_TRY_ASSIGN(planned, OtherFileCopies::plan(opened, path, options.existing));
     copies = std::move(planned);
   }
+  // Beside the folder's own files, nothing is left behind and nothing to copy.
+  if (is_inside(path, opened.folder)) opened.other_files.clear();
   std::vector<std::string> other_files = opened.other_files;
   Conversion conversion(std::move(opened), options);
   WEIG_TRY(conversion.run(path));

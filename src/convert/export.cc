@@ -10,6 +10,7 @@
 
 #include "convert/source_header.h"
 #include "core/digest.h"
+#include "core/progress.h"
 #include "core/text.h"
 #include "core/try.h"
 #include "formats/safetensors.h"
@@ -20,7 +21,6 @@ namespace weig {
 namespace {
 
 // Hashed and handed on at once: stays in a core's cache.
-constexpr std::uint64_t kStep = std::uint64_t{1} << 20;
 
 // What will be written: a header, then tensors in this order.
 struct Target {
@@ -121,19 +121,30 @@ Result<Target> canonical_target(const Model& model,
   return target;
 }
 
-// Streams the tensors, each checked against its digest.
-Status write_tensors(const Model& model, const Target& target, std::uint64_t total,
+// Streams the tensors, each checked against its digest. What is hashed is the copy that
+// is written, read from the file and not through the mapping: whatever somebody does to
+// the file meanwhile is an error.
+Status write_tensors(const Model& model, const os::InputFile& file,
+                     const Target& target, std::uint64_t total,
                      const Progress& progress, PieceWriter& out) {
   Hasher hasher;
+  const bool swapped = model.format() == FileFormat::weig_big_endian;
   for (const std::uint32_t ordinal : target.ordinals) {
     WEIG_TRY_ASSIGN(tensor, model[ordinal]);
     hasher.reset();
-    for (Bytes rest = tensor.bytes(); !rest.empty();) {
-      const Bytes step = rest.first(std::min<std::uint64_t>(rest.size(), kStep));
+    for (std::uint64_t at = 0; at < tensor.byte_count();) {
+      WEIG_TRY_ASSIGN(room, out.space());
+      const MutableBytes step =
+          room.first(std::min<std::uint64_t>(room.size(), tensor.byte_count() - at));
+      if (swapped) {
+        std::ranges::copy(tensor.bytes().subspan(at, step.size()), step.begin());
+      } else {
+        WEIG_TRY(file.read(tensor.data_offset() + at, step));
+      }
       hasher.update(step);
-      WEIG_TRY(out.append(step));
-      rest = rest.subspan(step.size());
-      if (progress && !progress(out.offset(), total))
+      WEIG_TRY(out.advance(step.size()));
+      at += step.size();
+      if (!goes_on(progress, out.offset(), total))
         return Error(Code::cancelled, "export was stopped");
     }
     WEIG_TRY_ASSIGN(stored, model.digest(ordinal));
@@ -147,7 +158,8 @@ Status write_tensors(const Model& model, const Target& target, std::uint64_t tot
   return {};
 }
 
-Result<ExportReport> export_model(const Model& model, const std::string& path,
+Result<ExportReport> export_model(const Model& model, const os::InputFile& file,
+                                  const std::string& path,
                                   const ExportOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   ExportReport report;
@@ -167,7 +179,7 @@ Result<ExportReport> export_model(const Model& model, const std::string& path,
   WEIG_TRY(sink->reserve(total));
   PieceWriter out(*sink, 0);
   WEIG_TRY(out.append(bytes_of(target.header)));
-  WEIG_TRY(write_tensors(model, target, total, options.progress, out));
+  WEIG_TRY(write_tensors(model, file, target, total, options.progress, out));
   WEIG_TRY(out.finish());
   WEIG_TRY(sink->sync());
   WEIG_TRY(sink->publish());
@@ -183,13 +195,17 @@ Result<ExportReport> export_model(const Model& model, const std::string& path,
 
 Result<ExportReport> export_file(const std::string& source, const std::string& target,
                                  const ExportOptions& options) {
+  WEIG_TRY_ASSIGN(file, os::InputFile::open(source));
+  file.expect_sequential();
   WEIG_TRY_ASSIGN(model, Model::open(source, {.unsealed = Unsealed::accept}));
+  WEIG_TRY_ASSIGN(source_id, os::file_id(source));
+  if (source_id != file.id())
+    return Error(Code::io, "the file was replaced while it was opened").file(source);
   if (const auto id = os::file_id(target)) {
-    WEIG_TRY_ASSIGN(source_id, os::file_id(source));
     if (*id == source_id)
       return Error(Code::exists, "the output is the source").file(target);
   }
-  auto report = export_model(model, target, options);
+  auto report = export_model(model, file, target, options);
   if (!report && report.error().fields().file.empty())
     return std::move(report).error().file(source);
   return report;

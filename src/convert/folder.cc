@@ -147,11 +147,10 @@ Result<Index> read_index(const std::string& path) {
   ondemand::parser parser;
   ondemand::document document;
   ondemand::object object;
-  if (auto error =
-          parser
-              .iterate(simdjson::padded_string_view(
-                  reinterpret_cast<const char*>(text.data()), file.size(), text.size()))
-              .get(document))
+  if (auto error = parser
+                       .iterate(simdjson::padded_string_view(text_of(text).data(),
+                                                             file.size(), text.size()))
+                       .get(document))
     return json_error(error, "the index").file(path);
   if (auto error = document.get_object().get(object))
     return json_error(error, "the index is no JSON object").file(path);

@@ -8,6 +8,7 @@
 #include <new>
 #include <vector>
 
+#include "core/progress.h"
 #include "core/try.h"
 
 namespace weig {
@@ -26,7 +27,7 @@ Result<std::string> sha256_of(const os::InputFile& file, const Progress& progres
     WEIG_TRY(file.read(at, bytes));
     EVP_DigestUpdate(context.get(), bytes.data(), bytes.size());
     at += bytes.size();
-    if (progress && !progress(at, file.size()))
+    if (!goes_on(progress, at, file.size()))
       return Error(Code::cancelled, "conversion was stopped");
   }
   unsigned char digest[EVP_MAX_MD_SIZE];

@@ -69,8 +69,7 @@ Result<std::optional<std::string>> restore_source_header(const View& view) {
         .expected("at most " + std::to_string(kMaxHeaderBytes));
   std::string header;
   if (source->encoding == SourceHeader::Encoding::verbatim) {
-    header.assign(reinterpret_cast<const char*>(source->body.data()),
-                  source->body.size());
+    header = text_of(source->body);
   } else {
     WEIG_TRY_ASSIGN(metadata, view.metadata_text());
     SafetensorsHeader rebuilt(metadata);

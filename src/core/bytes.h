@@ -17,6 +17,11 @@ namespace weig {
 using Bytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
 
+// Bytes as characters: the one cast that the language allows between them.
+inline std::string_view text_of(Bytes bytes) noexcept {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 // True iff [offset, offset + length) lies inside [0, size). Never overflows.
 constexpr bool fits(std::uint64_t offset, std::uint64_t length,
                     std::uint64_t size) noexcept {

@@ -49,11 +49,10 @@ disk::Shard load_shard(Bytes section) {
 // The name of a group, or nothing where it has no end inside the section.
 std::optional<std::string_view> group_name(Bytes section, std::uint64_t offset) {
   if (offset >= section.size()) return std::nullopt;
-  const auto* text = reinterpret_cast<const char*>(section.data() + offset);
-  const void* nul = std::memchr(text, 0, section.size() - offset);
-  if (!nul) return std::nullopt;
-  return std::string_view(
-      text, static_cast<std::size_t>(static_cast<const char*>(nul) - text));
+  const std::string_view text = text_of(section.subspan(offset));
+  const std::size_t end = text.find('\0');
+  if (end == text.npos) return std::nullopt;
+  return text.substr(0, end);
 }
 
 Status check_metadata(Bytes bytes, const ViewOptions& options) {
@@ -62,8 +61,7 @@ Status check_metadata(Bytes bytes, const ViewOptions& options) {
         .found(std::to_string(bytes.size()) + " bytes")
         .expected("at most " + std::to_string(options.max_metadata_bytes))
         .hint("max_metadata_bytes raises it");
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()),
-                              bytes.size());
+  const std::string_view text = text_of(bytes);
   if (!text.starts_with('{') || !text.ends_with('}'))
     return bad("metadata", "not a JSON object");
   if (!is_utf8(text)) return bad("metadata", "not UTF-8");
@@ -275,8 +273,7 @@ Result<std::optional<Digest>> View::digest(std::uint32_t ordinal) const {
 Result<std::optional<std::string_view>> View::metadata_text() const& {
   WEIG_TRY_ASSIGN(bytes, section(disk::SectionKind::metadata));
   if (!bytes) return std::optional<std::string_view>();
-  return std::optional(
-      std::string_view(reinterpret_cast<const char*>(bytes->data()), bytes->size()));
+  return std::optional(text_of(*bytes));
 }
 
 Result<std::optional<SourceHeader>> View::source() const& {

@@ -154,21 +154,28 @@ Result<std::uint32_t> View::owner(std::uint32_t ordinal) const {
   };
   const disk::TensorMeta mine = meta(ordinal);
   if (mine.data_size == 0) return ordinal;
-  if (claim_.sealed) {
-    // Aliases follow their owner directly.
-    for (; ordinal > 0; --ordinal) {
-      const disk::TensorMeta before = meta(ordinal - 1);
-      if (before.data_offset != mine.data_offset || before.data_size != mine.data_size)
-        break;
-    }
-    return ordinal;
+  if (!by_data_.empty()) {
+    const auto before = [&](std::uint32_t i, const disk::TensorMeta& range) {
+      const disk::TensorMeta other = meta(i);
+      return other.data_offset != range.data_offset
+                 ? other.data_offset < range.data_offset
+                 : other.data_size < range.data_size;
+    };
+    return *std::lower_bound(by_data_.begin(), by_data_.end() - 1, mine, before);
   }
-  for (std::uint32_t i = 0; i < ordinal; ++i) {
-    const disk::TensorMeta other = meta(i);
+  // Aliases follow their owner directly: the ones before this with the same range are
+  // the last ones.
+  std::uint32_t low = 0;
+  std::uint32_t high = ordinal;
+  while (low < high) {
+    const std::uint32_t middle = low + (high - low) / 2;
+    const disk::TensorMeta other = meta(middle);
     if (other.data_offset == mine.data_offset && other.data_size == mine.data_size)
-      return i;
+      high = middle;
+    else
+      low = middle + 1;
   }
-  return ordinal;
+  return low;
 }
 
 Status View::check_structure() const {
@@ -222,8 +229,9 @@ Status View::sort_and_check_minimal() {
   const auto name = [&](std::uint32_t i) -> std::string_view {
     // R1 has shown where the name lies; the limits hold if the file changes meanwhile.
     const std::uint64_t offset = std::min(meta(i).name_offset, claim_.strings_end);
-    const auto* text = reinterpret_cast<const char*>(claim_.core + offset);
-    return {text, ::strnlen(text, claim_.strings_end - offset)};
+    const std::string_view text =
+        text_of({claim_.core + offset, claim_.strings_end - offset});
+    return text.substr(0, text.find('\0'));
   };
 
   // Heap sort: stays inside `order` even if the file changes under the comparison.
@@ -237,6 +245,7 @@ Status View::sort_and_check_minimal() {
     if (x.data_offset != y.data_offset) return x.data_offset < y.data_offset;
     return x.data_size != y.data_size ? x.data_size < y.data_size : a < b;
   });
+  if (!std::ranges::is_sorted(order)) by_data_ = order;
   const disk::TensorMeta* last = nullptr;
   disk::TensorMeta held;
   for (const std::uint32_t i : order) {

@@ -66,8 +66,8 @@ class HeaderReader {
   Result<Manifest> read(Bytes padded, std::uint64_t json_bytes) {
     ondemand::parser parser;
     ondemand::document document;
-    const simdjson::padded_string_view text(
-        reinterpret_cast<const char*>(padded.data()), json_bytes, padded.size());
+    const simdjson::padded_string_view text(text_of(padded).data(), json_bytes,
+                                            padded.size());
     if (auto error = parser.iterate(text).get(document))
       return json_error(error, "the header's JSON");
     ondemand::object object;
@@ -99,8 +99,10 @@ class HeaderReader {
 
  private:
   Status read_metadata(ondemand::value value) {
-    if (manifest_.metadata)
+    if (std::exchange(has_metadata_, true))
       return Error(Code::corrupt, "the header has __metadata__ twice");
+    bool is_null = false;  // none, as the reference reads it
+    if (!value.is_null().get(is_null) && is_null) return {};
     ondemand::object object;
     if (auto error = value.get_object().get(object))
       return json_error(error, "__metadata__ is no object");
@@ -135,7 +137,7 @@ class HeaderReader {
       return append_canonical_json(out, value, kMaxMetadataDepth);
     if (options_.strictness == Strictness::strict)
       return Error(Code::corrupt, "__metadata__ " + key + " is not a string")
-          .hint("--lenient keeps such values as JSON");
+          .hint("'weig convert --lenient' keeps such values as JSON");
     warn("__metadata__ " + key + " is not a string; kept as JSON");
     out += R"({"type":"json","value":)";
     WEIG_TRY(append_canonical_json(out, value, kMaxMetadataDepth - 1));
@@ -275,15 +277,19 @@ class HeaderReader {
       last = &entry;
     }
     if (end < manifest_.file_size)
-      WEIG_TRY(lenient(std::to_string(manifest_.file_size - end) +
-                       " bytes after the last tensor"));
+      WEIG_TRY(lenient(
+          std::to_string(manifest_.file_size - end) + " bytes after the last tensor",
+          "safetensors forbids it; if parts were joined into one file, "
+          "convert the parts; else 'weig convert --lenient' ignores "
+          "what is behind"));
     return {};
   }
 
-  Status lenient(std::string what) {
+  Status lenient(std::string what,
+                 std::string hint =
+                     "safetensors forbids it; 'weig convert --lenient' accepts it") {
     if (options_.strictness == Strictness::strict)
-      return Error(Code::corrupt, std::move(what))
-          .hint("safetensors forbids it; --lenient accepts it");
+      return Error(Code::corrupt, std::move(what)).hint(std::move(hint));
     manifest_.covers_file = false;
     warn(std::move(what));
     return {};
@@ -297,6 +303,7 @@ class HeaderReader {
   static constexpr std::size_t kMaxWarnings = 20;
 
   const SafetensorsOptions& options_;
+  bool has_metadata_ = false;
   Manifest manifest_;
   std::string name_;  // of the tensor being read
   std::optional<Dtype> dtype_;

@@ -93,8 +93,7 @@ Result<Content> sniff(Bytes first, std::uint64_t file_size) {
     if (magic == disk::kMagic) return Content::weig;
     if (magic == disk::kSwappedMagic) return Content::weig_big_endian;
   }
-  const std::string_view text(reinterpret_cast<const char*>(first.data()),
-                              first.size());
+  const std::string_view text = text_of(first);
   // A length that fits the file and a JSON object behind it: before all lookalikes, as
   // a length's own bytes may spell anything, '{' for 123.
   const std::uint64_t length = first.size() > 8 ? load<std::uint64_t>(first.data()) : 0;

@@ -119,11 +119,11 @@ Cgroups cgroups_of(std::string_view controller, const std::string& root) {
     if (!path || !mount) continue;
     // Inside a container the mount shows a part of the hierarchy, named from its root.
     if (mount->root != "/") {
-      if (!path->starts_with(mount->root)) path->clear();
-      path->erase(0, mount->root.size());
+      const bool below = (*path + "/").starts_with(mount->root + "/");
+      path->erase(0, below ? mount->root.size() : path->size());
     }
     Cgroups found{.version = version, .folders = {}};
-    while (!path->empty() && *path != "/") {
+    while (path->size() > 1 && path->starts_with('/')) {
       found.folders.push_back(root + mount->point + *path);
       path->resize(path->rfind('/'));
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -50,6 +51,7 @@ class InputFile {
 
   const std::string& path() const noexcept { return path_; }
   std::uint64_t size() const noexcept { return size_; }
+  std::optional<std::uint64_t> current_size() const noexcept;
   FileId id() const noexcept { return id_; }
   int descriptor() const noexcept { return descriptor_.number(); }
 
@@ -106,8 +108,9 @@ class Mapping {
   // Asks for huge pages from `offset` (rounded up to a page) on. A hint; false where
   // the system refuses it.
   bool advise_huge(std::uint64_t offset) noexcept;
-  // No read-ahead and no reading around a fault. A hint.
-  void expect_random() noexcept;
+  // No reading ahead of a fault or around it in [0, end); and again as usual. Hints.
+  void expect_random(std::uint64_t end) noexcept;
+  void expect_nothing(std::uint64_t end) noexcept;
 
   // Makes the pages of a range present and mapped, for reading. `offset` on a page.
   // Fails with corrupt where the file ends before, with io and with no_memory;
@@ -164,7 +167,8 @@ class OutputFile {
 // The file behind a path, following links; nothing if there is none.
 Result<FileId> file_id(const std::string& path);
 bool is_folder(const std::string& path);
-bool exists(const std::string& path);
+bool is_file(const std::string& path);  // a regular one
+bool exists(const std::string& path);   // anything, a link to nothing too
 
 // Runs work(context) on `count` threads at once, the calling one among them, and
 // returns when all have returned. On fewer where the system gives none; at most 64.

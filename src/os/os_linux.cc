@@ -73,7 +73,12 @@ bool Mapping::advise_huge(std::uint64_t offset) noexcept {
   return ::madvise(data_ + offset, size_ - offset, MADV_HUGEPAGE) == 0;
 }
 
-void Mapping::expect_random() noexcept { ::madvise(data_, size_, MADV_RANDOM); }
+void Mapping::expect_random(std::uint64_t end) noexcept {
+  ::madvise(data_, end, MADV_RANDOM);
+}
+void Mapping::expect_nothing(std::uint64_t end) noexcept {
+  ::madvise(data_, end, MADV_NORMAL);
+}
 
 Status Mapping::populate(std::uint64_t offset, std::uint64_t length) const {
   constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, of linux/mman.h since 5.14

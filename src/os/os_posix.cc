@@ -97,6 +97,12 @@ Result<InputFile> InputFile::adopt(Descriptor descriptor, std::string path) {
   return file;
 }
 
+std::optional<std::uint64_t> InputFile::current_size() const noexcept {
+  struct stat status;
+  if (::fstat(descriptor_.number(), &status) != 0) return {};
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
 Status InputFile::read(std::uint64_t offset, MutableBytes out) const {
   bool direct = static_cast<bool>(direct_);
   while (!out.empty()) {
@@ -306,6 +312,11 @@ void run_on_threads(unsigned count, void (*work)(void*), void* context) noexcept
     ++started;
   work(context);
   for (unsigned i = 0; i < started; ++i) ::pthread_join(threads[i], nullptr);
+}
+
+bool is_file(const std::string& path) {
+  struct stat status;
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
 bool exists(const std::string& path) {

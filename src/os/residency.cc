@@ -218,7 +218,7 @@ namespace {
 // which of them one page-table entry maps.
 Status tell_folios(const os::InputFile& file, PageCache& cache) {
   WEIG_TRY_ASSIGN(mapping, os::Mapping::of_file(file, file.size()));
-  mapping.expect_random();
+  mapping.expect_random(mapping.size());
   volatile const std::byte* data = mapping.data();
   constexpr std::uint64_t kPiece = PageCache::kPieceBytes;
   for (std::size_t i = 0; i < cache.pieces.size(); ++i)

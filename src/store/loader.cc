@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 #include <utility>
 
+#include "core/progress.h"
 #include "core/try.h"
 #include "os/residency.h"
 #include "os/storage.h"
@@ -128,7 +130,7 @@ Loader::Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
   report_.resident_before = os::resident_bytes(file_);
   report_.direct_io = choice.direct_io && file_.use_direct_io();
   if (choice.direct_io && !report_.direct_io)
-    warn("the file system has no direct I/O: the file is read through the page cache");
+    warn("there is no direct I/O here: the file is read through the page cache");
   const std::uint64_t pieces = (mapping.size() - begin) / piece_ + 1;
   unsigned threads = options.threads;
   if (threads == 0) threads = std::max(usable_cpus(), fill ? kReadThreads : 1);
@@ -136,7 +138,9 @@ Loader::Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
       static_cast<unsigned>(std::min<std::uint64_t>({threads, pieces, kMostThreads}));
 }
 
-Loader::~Loader() {
+Loader::~Loader() { stop(); }
+
+void Loader::stop() {
   stop_ = true;
   if (thread_.joinable()) thread_.join();
 }
@@ -157,14 +161,17 @@ void Loader::fail(Error error) {
   stop_ = true;
 }
 
-// Counts, and asks whether to go on.
+// Counts, and asks whether to go on: one thread at a time, and without holding what
+// report() waits for, since a callback may ask for the report.
 bool Loader::step_done(std::uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  report_.bytes += bytes;
-  if (progress_ && !stop_ && !progress_(report_.bytes, mapping_.size() - begin_)) {
-    stop_ = true;
-    if (!failure_) failure_ = Error(Code::cancelled, "loading was stopped");
+  const std::lock_guard one_at_a_time(progress_mutex_);
+  std::uint64_t done = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    done = report_.bytes += bytes;
   }
+  if (!stop_ && !goes_on(progress_, done, mapping_.size() - begin_))
+    fail(Error(Code::cancelled, "loading was stopped"));
   return !stop_;
 }
 
@@ -209,6 +216,11 @@ Status Loader::run() {
   const os::Faults after = os::faults();
   const auto huge = os::huge_mapped_bytes(mapping_.bytes());
   const auto resident = os::resident_bytes(file_);
+  // Of a page that the cut went through, the rest reads as zeros.
+  if (const auto size = file_.current_size(); size && *size < mapping_.size())
+    fail(Error(Code::corrupt, "the file was cut while it was loaded")
+             .found(*size)
+             .expected(mapping_.size()));
   const std::lock_guard lock(mutex_);
   report_.major_faults = after.major - before.major;
   report_.minor_faults = after.minor - before.minor;
@@ -216,20 +228,28 @@ Status Loader::run() {
   report_.resident_after = resident;
   report_.seconds = seconds;
   report_.finished = true;
-  if (failure_) return Error(*failure_).file(file_.path());
-  if (stop_) return Error(Code::cancelled, "loading was stopped").file(file_.path());
-  return {};
+  if (stop_ && !failure_) failure_ = Error(Code::cancelled, "loading was stopped");
+  if (!failure_) return {};
+  report_.error = std::move(*failure_).file(file_.path());
+  return *report_.error;
 }
 
-void Loader::start() {
+Status Loader::start() {
   report_.finished = false;
-  thread_ = std::thread([this] { static_cast<void>(run()); });
+  try {
+    thread_ = std::thread([this] { static_cast<void>(run()); });
+    return {};
+  } catch (const std::system_error& error) {
+    warn("cannot start a thread (" + error.code().message() +
+         "): all was loaded before the model was returned");
+    return run();
+  }
 }
 
 Status Loader::wait() {
   if (thread_.joinable()) thread_.join();
   const std::lock_guard lock(mutex_);
-  if (failure_) return Error(*failure_).file(file_.path());
+  if (report_.error) return *report_.error;
   return {};
 }
 

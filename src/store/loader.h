@@ -37,8 +37,10 @@ class Loader {
   // Loads before it returns. Fails with cancelled, corrupt (the file was cut), io,
   // no_memory.
   Status run();
-  // Loads on a thread of its own.
-  void start();
+  // Loads on a thread of its own; where none can be started, before it returns.
+  Status start();
+  // Makes that end early, and waits until it has.
+  void stop();
   // Waits until that has ended; what run() would have returned.
   Status wait();
 
@@ -60,7 +62,8 @@ class Loader {
   std::atomic<bool> stop_ = false;
   std::atomic<bool> touch_ = false;  // the kernel cannot populate
 
-  mutable std::mutex mutex_;  // guards what follows
+  std::mutex progress_mutex_;  // held while the callback runs
+  mutable std::mutex mutex_;   // guards what follows
   LoadReport report_;
   std::optional<Error> failure_;
   std::thread thread_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <mutex>
 #include <vector>
 
 #include "core/byteswap.h"
@@ -68,8 +69,9 @@ struct Model::Backing {
   std::optional<std::string> metadata;  // a foreign file's
   Choice choice{.way = LoadWay::map, .reason = {}};
   std::vector<std::string> warnings;  // of claiming
+  std::mutex mutex;                   // guards the two below against load_report()
   LoadReport report;                  // where there is no loader
-  std::unique_ptr<Loader> loader;     // the last load; before what it works on goes
+  std::shared_ptr<Loader> loader;     // the last load; goes before what it works on
 
   // One function a kind of file: maps, and proves.
   Result<View> claim_weig(const os::InputFile& file, Bytes first,
@@ -87,6 +89,7 @@ struct Model::Backing {
   // Brings what was claimed into memory.
   Status load(os::InputFile file, const LoadOptions& options);
   Status load_in_place_of_mapping(os::InputFile file, const LoadOptions& options);
+  void set_report(LoadReport done);
   void report_nothing_done(const LoadOptions& options, LoadWay way, std::string reason);
 };
 
@@ -159,9 +162,10 @@ Result<View> Model::Backing::claim_weig(const os::InputFile& file, Bytes first,
   // Not proven yet: no more than a length to map, at most the file's.
   const std::uint64_t begin =
       std::clamp<std::uint64_t>(header.data_offset, sizeof(disk::Header), file.size());
-  if (begin < kSmallFront && options.validation == Validation::full)
-    file.will_need(0, begin);
+  const bool small = begin < kSmallFront;
+  if (small) file.will_need(0, begin);
   WEIG_TRY(map(file, begin, options));
+  if (small && !own_memory) mapping.expect_random(begin);
   // Proven below, on several threads if it is worth it.
   ViewOptions lazy = rules;
   lazy.validation = Validation::lazy;
@@ -174,6 +178,7 @@ Result<View> Model::Backing::claim_weig(const os::InputFile& file, Bytes first,
                 lazy));
   if (options.validation == Validation::full)
     WEIG_TRY(detail::ViewAccess::check_structure(view, run_in_parallel));
+  if (small && !own_memory) mapping.expect_nothing(begin);
   return std::move(view);
 }
 
@@ -217,12 +222,20 @@ Result<View> Model::Backing::claim_safetensors(const os::InputFile& file, Bytes 
 
 void Model::Backing::report_nothing_done(const LoadOptions& options, LoadWay way,
                                          std::string reason) {
+  LoadReport done;
+  done.asked = options.way;
+  done.way = way;
+  done.reason = std::move(reason);
+  done.warnings = warnings;
+  set_report(std::move(done));
+}
+
+void Model::Backing::set_report(LoadReport done) {
+  // Not while holding what its callback may wait for.
+  if (loader) loader->stop();
+  const std::lock_guard lock(mutex);
   loader.reset();
-  report = {};
-  report.asked = options.way;
-  report.way = way;
-  report.reason = std::move(reason);
-  report.warnings = warnings;
+  report = std::move(done);
 }
 
 Status Model::Backing::load(os::InputFile file, const LoadOptions& options) {
@@ -235,13 +248,16 @@ Status Model::Backing::load(os::InputFile file, const LoadOptions& options) {
     report_nothing_done(options, LoadWay::map, choice.reason);
     return {};
   }
-  loader = std::make_unique<Loader>(std::move(file), mapping,
-                                    own_memory ? mapping.data() : nullptr,
-                                    own_memory ? front : 0, options, choice);
+  auto loading = std::make_shared<Loader>(std::move(file), mapping,
+                                          own_memory ? mapping.data() : nullptr,
+                                          own_memory ? front : 0, options, choice);
+  {
+    const std::lock_guard lock(mutex);
+    loader = std::move(loading);
+  }
   for (const std::string& warning : warnings) loader->warn(warning);
   if (!own_memory && choice.way == LoadWay::stream) {
-    loader->start();
-    return {};
+    return loader->start();
   }
   WEIG_TRY(loader->run());
   return own_memory ? mapping.make_read_only() : Status();
@@ -252,7 +268,7 @@ Status Model::Backing::load_in_place_of_mapping(os::InputFile file,
   WEIG_TRY_ASSIGN(memory, memory_for(mapping.size()));
   Loader reading(std::move(file), memory, memory.data(), 0, options, choice);
   const Status status = reading.run();
-  report = reading.report();
+  set_report(reading.report());
   WEIG_TRY(status);
   WEIG_TRY(memory.make_read_only());
   WEIG_TRY(mapping.replace_with(std::move(memory)));
@@ -269,6 +285,12 @@ Model::~Model() = default;
 Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
   if (std::endian::native == std::endian::big)
     return Error(Code::unsupported, "big-endian hosts are not supported yet")
+        .file(path);
+  if (load_way_name(options.load.way) == "unknown")
+    return Error(Code::invalid_argument, "no such way to load").file(path);
+  if (options.part == Part::metadata && options.load.way != LoadWay::map)
+    return Error(Code::invalid_argument,
+                 "opened for metadata only, a model has nothing to load")
         .file(path);
   WEIG_TRY_ASSIGN(file, os::InputFile::open(path));
   auto backing = std::make_unique<Backing>();
@@ -301,14 +323,25 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
 
 Result<LoadReport> Model::load(const LoadOptions& options) {
   Backing& backing = *backing_;
-  const auto failed = [&](Error error) { return std::move(error).file(backing.path); };
-  backing.loader.reset();
+  // What fails before a loader runs is reported as well.
+  const auto failed = [&](Error error) {
+    Error named = std::move(error).file(backing.path);
+    LoadReport report = load_report();
+    if (!report.error) {
+      report = {};
+      report.asked = options.way;
+      report.error = named;
+      backing.set_report(std::move(report));
+    }
+    return named;
+  };
+  backing.set_report({});  // stops what is still running
   if (backing.mapping.size() < file_size())
     return failed(Error(Code::invalid_argument,
                         "opened for metadata only, the model has nothing to load"));
   if (backing.own_memory) {
     backing.report_nothing_done(options, LoadWay::read, "all is in memory already");
-    return backing.report;
+    return load_report();
   }
   if (!backing.anchor)
     return failed(Error(Code::unsupported, "loading later needs /proc"));
@@ -326,14 +359,20 @@ Result<LoadReport> Model::load(const LoadOptions& options) {
 }
 
 Result<LoadReport> Model::wait() {
-  if (backing_->loader)
-    if (Status status = backing_->loader->wait(); !status)
-      return std::move(status).error().file(backing_->path);
-  return load_report();
+  if (backing_->loader) static_cast<void>(backing_->loader->wait());
+  LoadReport report = load_report();
+  if (report.error) return *report.error;
+  return report;
 }
 
 LoadReport Model::load_report() const {
-  return backing_->loader ? backing_->loader->report() : backing_->report;
+  std::shared_ptr<Loader> loader;
+  {
+    const std::lock_guard lock(backing_->mutex);
+    if (!backing_->loader) return backing_->report;
+    loader = backing_->loader;
+  }
+  return loader->report();
 }
 
 const std::string& Model::path() const& noexcept { return backing_->path; }

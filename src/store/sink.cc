@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "core/try.h"
@@ -126,7 +127,11 @@ Result<MutableBytes> PieceWriter::space() {
   if (!impl.memory.data()) {
     WEIG_TRY_ASSIGN(memory, os::Mapping::anonymous(Impl::kPiece * Impl::kPieces));
     impl.memory = std::move(memory);
-    impl.thread = std::thread([&impl] { impl.write_pieces(); });
+    try {
+      impl.thread = std::thread([&impl] { impl.write_pieces(); });
+    } catch (const std::system_error& error) {
+      return os::system_error(Code::no_memory, "start a thread", error.code().value());
+    }
   }
   return MutableBytes(impl.place(impl.offset), impl.piece_end() - impl.offset);
 }

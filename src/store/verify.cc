@@ -8,10 +8,10 @@
 #include <chrono>
 #include <cstring>
 #include <mutex>
-#include <thread>
 
 #include "core/claim.h"
 #include "core/digest.h"
+#include "core/progress.h"
 #include "core/record.h"
 #include "core/text.h"
 #include "core/try.h"
@@ -40,10 +40,8 @@ class Verification {
     check_sections();
     const unsigned threads =
         std::max(1u, options_.threads ? options_.threads : usable_cpus());
-    std::vector<std::thread> pool;
-    for (unsigned i = 1; i < threads; ++i) pool.emplace_back([this] { work(); });
-    work();
-    for (std::thread& thread : pool) thread.join();
+    os::run_on_threads(
+        threads, [](void* given) { static_cast<Verification*>(given)->work(); }, this);
     if (stopped_) return Error(Code::cancelled, "verification was stopped");
     if (failure_) return *std::move(failure_);
     std::ranges::stable_sort(report_.damages, {}, &Damage::begin);
@@ -203,8 +201,7 @@ class Verification {
   void progress(std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     done_ += bytes;
-    if (options_.progress && !stopped_ && !options_.progress(done_, total_))
-      stopped_ = true;
+    if (!stopped_ && !goes_on(options_.progress, done_, total_)) stopped_ = true;
   }
 
   const Model& model_;

@@ -387,3 +387,9 @@ def test_canonical_export_orders_all_types_as_the_reference_does(weig, tmp_path)
     weig.ok("convert", *two, "-o", tmp_path / "both.weig")
     weig.ok("export", tmp_path / "both.weig", tmp_path / "both.safetensors")
     assert (tmp_path / "both.safetensors").read_bytes() == by_reference(tensors)
+
+
+def test_metadata_that_is_null_is_none(round_trip, weig):
+    header = {"__metadata__": None, "t": entry("F32", [2], 0, 8)}
+    target = round_trip(assemble(header, bytes(8)))
+    assert weig.ok("info", target, "--json").json()["metadata"] == []

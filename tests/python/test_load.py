@@ -106,7 +106,7 @@ def test_without_direct_io_reading_is_buffered(model):
     report = load(model, "read", refuse=f"direct={EINVAL}")
     assert report["direct_io"] is False
     assert report["warnings"] == [
-        "the file system has no direct I/O: the file is read through the page cache"
+        "there is no direct I/O here: the file is read through the page cache"
     ]
     assert report["sum"] == load(model)["sum"]
 
