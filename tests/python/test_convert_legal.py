@@ -392,4 +392,4 @@ def test_canonical_export_orders_all_types_as_the_reference_does(weig, tmp_path)
 def test_metadata_that_is_null_is_none(round_trip, weig):
     header = {"__metadata__": None, "t": entry("F32", [2], 0, 8)}
     target = round_trip(assemble(header, bytes(8)))
-    assert weig.ok("info", target, "--json").json()["metadata"] == []
+    assert weig.ok("info", target, "--json").json()["metadata"] == {}
