@@ -64,8 +64,8 @@ class InputFile {
   // Holds on to the file without having it open. Empty where there is no /proc.
   Descriptor anchor() const noexcept;
 
-  // Writes back what is dirty, and asks the kernel to drop the file's pages.
-  Status drop_cache() const;
+  // Writes back what is dirty, and asks the kernel to drop the file's pages in a range.
+  Status drop_cache(std::uint64_t offset, std::uint64_t length) const;
 
   // Hints; failure is not an error. No read-ahead: for reading a few places. Soon:
   // start reading a range into the page cache, no more than that.
@@ -109,7 +109,7 @@ class Mapping {
   // No read-ahead and no reading around a fault. A hint.
   void expect_random() noexcept;
 
-  // Makes the pages of a range present and mapped, for reading. `offset` on a page.
+  // Makes the pages that hold a range present and mapped, for reading.
   // Fails with corrupt where the file ends before, with io and with no_memory;
   // unsupported where the kernel cannot (before Linux 5.14).
   Status populate(std::uint64_t offset, std::uint64_t length) const;

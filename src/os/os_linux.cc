@@ -58,11 +58,14 @@ Result<InputFile> InputFile::open_again(const Descriptor& anchor, std::string pa
   return adopt(std::move(descriptor), std::move(path));
 }
 
-Status InputFile::drop_cache() const {
+Status InputFile::drop_cache(std::uint64_t offset, std::uint64_t length) const {
+  if (length == 0) return {};  // which would mean: to the end
   // Pages that are not yet written cannot be dropped.
   if (::fdatasync(descriptor_.number()) != 0 && errno != EINVAL && errno != EROFS)
     return system_error(Code::io, "write back the file", errno).file(path_);
-  const int failed = ::posix_fadvise(descriptor_.number(), 0, 0, POSIX_FADV_DONTNEED);
+  const int failed =
+      ::posix_fadvise(descriptor_.number(), static_cast<off_t>(offset),
+                      static_cast<off_t>(length), POSIX_FADV_DONTNEED);
   if (failed)
     return system_error(Code::io, "drop the file's pages", failed).file(path_);
   return {};
@@ -77,7 +80,9 @@ void Mapping::expect_random() noexcept { ::madvise(data_, size_, MADV_RANDOM); }
 
 Status Mapping::populate(std::uint64_t offset, std::uint64_t length) const {
   constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, of linux/mman.h since 5.14
-  while (::madvise(data_ + offset, length, kPopulateRead) != 0) {
+  const std::uint64_t first =
+      align_down(offset, static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
+  while (::madvise(data_ + first, length + (offset - first), kPopulateRead) != 0) {
     switch (errno) {
       case EINTR:
         continue;

@@ -61,6 +61,24 @@ std::optional<Samples> sample(const os::InputFile& file) {
   return samples;
 }
 
+// What to load of a mapping: [begin, end), or the parts of it that are asked for.
+std::vector<FileRange> clipped(const std::vector<FileRange>& ranges, std::uint64_t begin,
+                               std::uint64_t end) {
+  if (ranges.empty()) return {{begin, end}};
+  std::vector<FileRange> parts;
+  for (const FileRange& range : ranges) {
+    const FileRange part{std::max(range.begin, begin), std::min(range.end, end)};
+    if (part.begin < part.end) parts.push_back(part);
+  }
+  return parts;
+}
+
+std::uint64_t sum_of(const std::vector<FileRange>& ranges) {
+  std::uint64_t sum = 0;
+  for (const FileRange& range : ranges) sum += range.size();
+  return sum;
+}
+
 LoadFacts facts_of(const os::InputFile& file) {
   LoadFacts facts{.bytes = file.size(),
                   .resident = os::resident_bytes(file),
@@ -99,6 +117,8 @@ std::optional<LoadWay> load_way_named(std::string_view name) noexcept {
 Choice decide(const os::InputFile& file, const LoadOptions& options) {
   switch (options.way) {
     case LoadWay::automatic: {
+      if (!options.ranges.empty())
+        return {.way = LoadWay::populate, .reason = "only parts are asked for"};
       LoadFacts facts = facts_of(file);
       if (wants_samples(facts)) facts.samples = sample(file);
       return choose_way(facts);
@@ -117,10 +137,13 @@ Loader::Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
     : file_(std::move(file)),
       mapping_(mapping),
       fill_(fill),
-      begin_(begin),
+      ranges_(clipped(fill ? std::vector<FileRange>() : options.ranges, begin,
+                      mapping.size())),
+      total_(sum_of(ranges_)),
       piece_(fill ? kReadPiece : kPopulatePiece),
       progress_(options.progress),
-      next_(align_down(begin, piece_)) {
+      next_(ranges_.empty() ? mapping.size()
+                            : align_down(ranges_.front().begin, piece_)) {
   if (fill) file_.expect_sequential();
   report_.asked = options.way;
   report_.way = choice.way;
@@ -129,7 +152,7 @@ Loader::Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
   report_.direct_io = choice.direct_io && file_.use_direct_io();
   if (choice.direct_io && !report_.direct_io)
     warn("the file system has no direct I/O: the file is read through the page cache");
-  const std::uint64_t pieces = (mapping.size() - begin) / piece_ + 1;
+  const std::uint64_t pieces = total_ / piece_ + 1;
   unsigned threads = options.threads;
   if (threads == 0) threads = std::max(usable_cpus(), fill ? kReadThreads : 1);
   report_.threads =
@@ -161,14 +184,14 @@ void Loader::fail(Error error) {
 bool Loader::step_done(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   report_.bytes += bytes;
-  if (progress_ && !stop_ && !progress_(report_.bytes, mapping_.size() - begin_)) {
+  if (progress_ && !stop_ && !progress_(report_.bytes, total_)) {
     stop_ = true;
     if (!failure_) failure_ = Error(Code::cancelled, "loading was stopped");
   }
   return !stop_;
 }
 
-Status Loader::load_piece(std::uint64_t begin, std::uint64_t end) {
+Status Loader::load_step(std::uint64_t begin, std::uint64_t end) {
   if (fill_) return file_.read(begin, {fill_ + begin, end - begin});
   if (!touch_) {
     const Status status = mapping_.populate(begin, end - begin);
@@ -180,21 +203,31 @@ Status Loader::load_piece(std::uint64_t begin, std::uint64_t end) {
   return {};
 }
 
+// Loads the part of a piece that is asked for; false where it is time to stop.
+bool Loader::load_part(FileRange part, std::uint64_t step) {
+  for (std::uint64_t at = part.begin; at < part.end; at += step) {
+    const std::uint64_t length = std::min(step, part.end - at);
+    if (Status status = load_step(at, at + length); !status) {
+      fail(std::move(status).error());
+      return false;
+    }
+    if (!step_done(length)) return false;
+  }
+  return true;
+}
+
 // What each thread does: takes the next piece in file order until there is none.
 void Loader::work() {
   bool slow = false;
   while (!stop_) {
     const std::uint64_t piece = next_.fetch_add(piece_);
     if (piece >= mapping_.size()) return;
-    const std::uint64_t begin = std::max(piece, begin_);
-    const std::uint64_t end = std::min(piece + piece_, mapping_.size());
     const auto start = Clock::now();
     const std::uint64_t step = slow && !fill_ ? kSlowStep : piece_;
-    for (std::uint64_t at = begin; at < end; at += step) {
-      const std::uint64_t length = std::min(step, end - at);
-      if (Status status = load_piece(at, at + length); !status)
-        return fail(std::move(status).error());
-      if (!step_done(length)) return;
+    for (const FileRange& range : ranges_) {
+      const FileRange part{std::max(range.begin, piece),
+                           std::min(range.end, piece + piece_)};
+      if (part.begin < part.end && !load_part(part, step)) return;
     }
     slow = Clock::now() - start > kSlow;
   }
