@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// weig warm: brings a file into memory, and on request keeps it there.
+#include <fmt/format.h>
+#include <weig/page_cache.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "command.h"
+#include "file_parts.h"
+#include "holders.h"
+#include "host.h"
+#include "json.h"
+#include "locking.h"
+#include "options.h"
+#include "progress_bar.h"
+#include "quantity.h"
+#include "report.h"
+#include "service.h"
+#include "terminal.h"
+#include "warm_plan.h"
+
+namespace weig::cli {
+namespace {
+
+// Fewer small pages than this are not worth dropping: a file's front is read in small
+// ones on purpose, and its last 2 MiB are seldom whole.
+constexpr std::uint64_t kFewBytes = 2 * PageCache::kPieceBytes;
+
+enum class FolioWish { leave, huge };
+
+struct Arguments {
+  std::string file;
+  std::vector<std::string> groups;
+  LockAmount lock = LockAmount::nothing;
+  FolioWish folios = FolioWish::leave;
+  unsigned threads = 0;
+  Form form = Form::text;
+};
+
+struct Warmed {
+  WarmPlan plan;
+  LoadReport load;
+  std::uint64_t dropped = 0;           // bytes in small folios that were let go
+  std::uint64_t stayed = 0;            // of what was to be dropped
+  std::optional<double> huge_before;   // share of the ranges in 2 MiB pages
+  std::optional<double> huge_after;
+  std::optional<std::uint64_t> locked;
+};
+
+double share(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? 1 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+Result<Model> load(const Arguments& arguments, Warmed& warmed) {
+  ProgressBar bar("warming");
+  OpenOptions options;
+  options.unsealed = Unsealed::accept;
+  options.unknown_dtypes = UnknownDtypes::accept;
+  options.load = {.way = LoadWay::populate,
+                  .threads = arguments.threads,
+                  .fallback = Fallback::refuse,
+                  .ranges = warmed.plan.ranges,
+                  .progress = bar.callback()};
+  auto model = Model::open(arguments.file, options);
+  if (!model) return model;
+  warmed.load = model->load_report();
+  if (warmed.load.huge_mapped)
+    warmed.huge_after =
+        std::min(share(*warmed.load.huge_mapped, warmed.load.bytes), 1.0);
+  return model;
+}
+
+// Drops what is in memory as small folios, and sees what stayed.
+Status drop(const std::string& file, const std::vector<FileRange>& small,
+            Warmed& warmed) {
+  if (Status status = evict(file, small); !status) return status;
+  warmed.dropped = byte_count(small);
+  const auto left = resident_ranges(file);
+  if (!left) return left.error();
+  if (!*left) return {};
+  for (const FileRange& range : small) warmed.stayed += bytes_within(**left, range);
+  warmed.dropped -= warmed.stayed;
+  if (warmed.stayed > 0)
+    warn(fmt::format("{}: {} stay in small folios: {}", printable(file),
+                     short_bytes(warmed.stayed), holders_text(holders_of(file))));
+  return {};
+}
+
+// Before loading: drops small folios where the kernel tells of them.
+Status drop_known_small(const Arguments& arguments, Warmed& warmed) {
+  const auto residency = residency_of(arguments.file);
+  if (!residency) return residency.error();
+  if (!residency->cache.known) return {};
+  const ResidentBytes bytes = resident_bytes(*residency, warmed.plan.ranges);
+  warmed.huge_before = share(bytes.huge, bytes.bytes);
+  if (bytes.small == 0) return {};
+  return drop(arguments.file, small_pieces(*residency, warmed.plan.ranges), warmed);
+}
+
+// Whether a load has shown small pages that dropping may mend.
+bool wants_another_try(const Arguments& arguments, const Warmed& warmed) {
+  return arguments.folios == FolioWish::huge && !warmed.huge_before && warmed.huge_after &&
+         warmed.load.bytes > *warmed.load.huge_mapped + kFewBytes;
+}
+
+Result<Model> load_huge(const Arguments& arguments, Warmed& warmed) {
+  if (arguments.folios == FolioWish::huge)
+    if (Status status = drop_known_small(arguments, warmed); !status)
+      return Error(status.error()).file(arguments.file);
+  auto model = load(arguments, warmed);
+  if (!model || !wants_another_try(arguments, warmed)) return model;
+  // The kernel does not tell of this file: how it is mapped does.
+  warmed.huge_before = warmed.huge_after;
+  const std::uint64_t small = warmed.load.bytes - *warmed.load.huge_mapped;
+  const double seconds = warmed.load.seconds;
+  { const Model closed = *std::move(model); }  // what is mapped is not dropped
+  if (Status status = evict(arguments.file, warmed.plan.ranges); !status)
+    return std::move(status).error();
+  warmed.dropped = small;
+  model = load(arguments, warmed);
+  warmed.load.seconds += seconds;
+  return model;
+}
+
+std::string names_text(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i)
+    text += (i > 0 ? ", " : "") + printable(names[i]);
+  if (names.size() > kMost) text += fmt::format(" and {} more", names.size() - kMost);
+  return text;
+}
+
+void warn_of_limit(const Arguments& arguments, const WarmPlan& plan) {
+  if (plan.bytes_left_out == 0) return;
+  warn(fmt::format(
+      "{}: only the first {} of {} are read: {} has {} available, and more would not "
+      "stay in memory; left out: {}",
+      arguments.file, short_bytes(byte_count(plan.ranges)),
+      short_bytes(byte_count(plan.wanted)), plan.memory.source,
+      short_bytes(plan.memory.available), names_text(plan.left_out)));
+}
+
+void warn_of_small_pages(const Arguments& arguments, const Warmed& warmed) {
+  if (arguments.folios != FolioWish::huge || !warmed.huge_after || warmed.stayed > 0) return;
+  if (warmed.load.bytes <= *warmed.load.huge_mapped + kFewBytes) return;
+  warn(fmt::format("{}: {:.1f} % came in 2 MiB pages, not more: 'weig doctor' says why",
+                   arguments.file, 100 * *warmed.huge_after));
+}
+
+void print_text(Output& output, const Arguments& arguments, const Warmed& warmed) {
+  const LoadReport& load = warmed.load;
+  output.print("{}: {} in memory after {}, {}", printable(arguments.file),
+               short_bytes(load.bytes), duration(load.seconds),
+               rate(load.bytes, load.seconds));
+  if (warmed.huge_after)
+    output.print(", {:.1f} % in 2 MiB pages", 100 * *warmed.huge_after);
+  if (arguments.folios == FolioWish::huge && warmed.huge_before)
+    output.print(" ({:.1f} % before)", 100 * *warmed.huge_before);
+  output.print("\n");
+  if (warmed.locked)
+    output.print("{}: {} locked in memory until this process is stopped\n",
+                 printable(arguments.file), full_bytes(*warmed.locked));
+}
+
+template <typename T>
+void add_optional(Json& json, std::string_view name, const std::optional<T>& value) {
+  json.key(name);
+  value ? json.value(*value) : json.null();
+}
+
+void print_json(Output& output, const Arguments& arguments, const Warmed& warmed) {
+  const LoadReport& load = warmed.load;
+  Json json(output, 2);
+  json.begin_object().member("file", arguments.file);
+  json.member("bytes", load.bytes).member("seconds", load.seconds);
+  json.member("threads", load.threads);
+  add_optional(json, "resident_before", load.resident_before);
+  add_optional(json, "resident_after", load.resident_after);
+  add_optional(json, "huge_mapped", load.huge_mapped);
+  add_optional(json, "huge_share", warmed.huge_after);
+  add_optional(json, "huge_share_before", warmed.huge_before);
+  json.member("small_folios_dropped", warmed.dropped);
+  json.member("small_folios_held", warmed.stayed);
+  json.member("bytes_left_out", warmed.plan.bytes_left_out);
+  json.key("left_out").begin_array();
+  for (const std::string& name : warmed.plan.left_out) json.value(name);
+  json.end_array();
+  json.member("memory_available", warmed.plan.memory.available);
+  json.member("memory_limit_of", warmed.plan.memory.source);
+  add_optional(json, "locked", warmed.locked);
+  json.key("warnings").begin_array();
+  for (const std::string& warning : load.warnings) json.value(warning);
+  json.end_array().end_object();
+}
+
+int print_report(const Arguments& arguments, const Warmed& warmed) {
+  for (const std::string& warning : warmed.load.warnings)
+    warn(fmt::format("{}: {}", arguments.file, warning));
+  warn_of_small_pages(arguments, warmed);
+  Output output(stdout, "standard output");
+  arguments.form == Form::json ? print_json(output, arguments, warmed)
+                               : print_text(output, arguments, warmed);
+  return close_output(output, 0);
+}
+
+// What cannot be locked is said before minutes of reading.
+Status check_lock(const Arguments& arguments, const WarmPlan& plan) {
+  if (arguments.lock != LockAmount::everything) return {};
+  if (plan.bytes_left_out > 0)
+    return Error(Code::limit, "what is to be locked does not fit into memory")
+        .found(full_bytes(byte_count(plan.wanted)))
+        .expected(fmt::format("at most {}, of the {} that {} has available",
+                              full_bytes(byte_count(plan.ranges)),
+                              short_bytes(plan.memory.available), plan.memory.source))
+        .hint("--groups locks less");
+  return check_lock_limit(byte_count(plan.ranges));
+}
+
+int lock_and_wait(const Arguments& arguments, const Model& model, Warmed& warmed) {
+  const auto lock = lock_ranges(model, warmed.plan.ranges, arguments.lock);
+  if (!lock) return fail(Error(lock.error()).file(arguments.file), arguments.form);
+  warmed.locked = lock->bytes();
+  if (*warmed.locked < byte_count(warmed.plan.ranges))
+    warn(fmt::format("{}: only {} of {} are locked: this process {}; {}", arguments.file,
+                     full_bytes(*warmed.locked),
+                     full_bytes(byte_count(warmed.plan.ranges)),
+                     lock_limit_text(memory_lock_limit()), how_to_raise_lock_limit()));
+  if (const int status = print_report(arguments, warmed); status != 0) return status;
+  tell_ready();
+  wait_for_stop();
+  return 0;  // being stopped is how this ends well
+}
+
+int run_warm(const Arguments& arguments) {
+  auto plan = warm_plan(arguments.file, arguments.groups);
+  if (!plan) return fail(plan.error(), arguments.form);
+  Warmed warmed;
+  warmed.plan = *std::move(plan);
+  if (const Status status = check_lock(arguments, warmed.plan); !status)
+    return fail(Error(status.error()).file(arguments.file), arguments.form);
+  warn_of_limit(arguments, warmed.plan);
+  const auto model = load_huge(arguments, warmed);
+  if (!model) return fail(model.error(), arguments.form);
+  return arguments.lock == LockAmount::nothing
+             ? print_report(arguments, warmed)
+             : lock_and_wait(arguments, *model, warmed);
+}
+
+void add_lock(CLI::App& command, Arguments& arguments) {
+  CLI::Option* all = command.add_flag_callback(
+      "--lock", [&arguments] { arguments.lock = LockAmount::everything; },
+      "Keep it in memory (mlock) until stopped; all of it\nor none");
+  CLI::Option* part = command.add_flag_callback(
+      "--lock-what-fits", [&arguments] { arguments.lock = LockAmount::what_fits; },
+      "The same for as much as the limit allows, from the\nfront on");
+  all->excludes(part);
+}
+
+}  // namespace
+
+Command add_warm(CLI::App& app) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("warm", "Bring a file into memory");
+  add_file(*command, arguments->file);
+  command
+      ->add_option("--groups", arguments->groups,
+                   "Only these groups of layers; * and ? as in 'weig ls'")
+      ->type_name("NAME...");
+  add_lock(*command, *arguments);
+  command->add_flag_callback(
+      "--huge", [arguments] { arguments->folios = FolioWish::huge; },
+      "Drop what is in memory in small folios, where\nnobody maps it, and read it "
+      "again in 2 MiB ones");
+  command
+      ->add_option("--threads", arguments->threads,
+                   "How many threads to use; 0, the default: one a CPU")
+      ->check(whole_number(64))
+      ->type_name("N");
+  add_json(*command, arguments->form);
+  command->footer(
+      "What memory cannot hold is left out, and named.\n"
+      "With --lock it tells systemd when it is ready (Type=notify), and ends with\n"
+      "status 0 on Ctrl-C or SIGTERM once everything is locked.");
+  return {command, [arguments] { return run_warm(*arguments); }};
+}
+
+}  // namespace weig::cli
