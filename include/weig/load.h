@@ -42,7 +42,7 @@ struct LoadOptions {
   Fallback fallback = Fallback::read;
   // Which bytes of the file, in order and apart from each other; empty: all. Parts are
   // populated or streamed, automatic populates them; LoadWay::read reads all.
-  std::vector<FileRange> ranges;
+  std::vector<FileRange> ranges = {};
   // For LoadWay::stream it is called by a thread of ours.
   Progress progress = nullptr;
 };

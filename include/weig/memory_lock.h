@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeping memory from being given back while a process lives: mlock, with an answer that
-// says what became of it.
+// Keeping memory from being given back while a process lives: mlock, with an answer
+// that says what became of it.
 #pragma once
 
 #include <cstddef>

@@ -57,12 +57,13 @@ Error refusal(int error_number) {
 }  // namespace
 
 LockLimit memory_lock_limit() {
-  LockLimit limit{.soft = {},
-                  .hard = {},
-                  .ignored = may_lock_any_amount(),
-                  .locked = os::number_after(os::read_text("/proc/self/status"), "VmLck")
-                                .value_or(0) *
-                            1024};
+  LockLimit limit{
+      .soft = {},
+      .hard = {},
+      .ignored = may_lock_any_amount(),
+      .locked =
+          os::number_after(os::read_text("/proc/self/status"), "VmLck").value_or(0) *
+          1024};
   rlimit found{};
   if (::getrlimit(RLIMIT_MEMLOCK, &found) != 0) return limit;
   limit.soft = limit_of(found.rlim_cur);

@@ -106,8 +106,8 @@ class Mapping {
   // Asks for huge pages from `offset` (rounded up to a page) on. A hint; false where
   // the system refuses it.
   bool advise_huge(std::uint64_t offset) noexcept;
-  // No read-ahead and no reading around a fault. A hint.
-  void expect_random() noexcept;
+  // No read-ahead and no reading around a fault in a range. A hint.
+  void expect_random(std::uint64_t offset, std::uint64_t length) const noexcept;
 
   // Makes the pages that hold a range present and mapped, for reading.
   // Fails with corrupt where the file ends before, with io and with no_memory;

@@ -63,9 +63,8 @@ Status InputFile::drop_cache(std::uint64_t offset, std::uint64_t length) const {
   // Pages that are not yet written cannot be dropped.
   if (::fdatasync(descriptor_.number()) != 0 && errno != EINVAL && errno != EROFS)
     return system_error(Code::io, "write back the file", errno).file(path_);
-  const int failed =
-      ::posix_fadvise(descriptor_.number(), static_cast<off_t>(offset),
-                      static_cast<off_t>(length), POSIX_FADV_DONTNEED);
+  const int failed = ::posix_fadvise(descriptor_.number(), static_cast<off_t>(offset),
+                                     static_cast<off_t>(length), POSIX_FADV_DONTNEED);
   if (failed)
     return system_error(Code::io, "drop the file's pages", failed).file(path_);
   return {};
@@ -76,7 +75,9 @@ bool Mapping::advise_huge(std::uint64_t offset) noexcept {
   return ::madvise(data_ + offset, size_ - offset, MADV_HUGEPAGE) == 0;
 }
 
-void Mapping::expect_random() noexcept { ::madvise(data_, size_, MADV_RANDOM); }
+void Mapping::expect_random(std::uint64_t offset, std::uint64_t length) const noexcept {
+  ::madvise(data_ + offset, length, MADV_RANDOM);
+}
 
 Status Mapping::populate(std::uint64_t offset, std::uint64_t length) const {
   constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, of linux/mman.h since 5.14

@@ -93,8 +93,8 @@ bool mincore_is_true(const InputFile& file) {
   return (capabilities & kActAsOwner) != 0;
 }
 
-// Calls take(offset, length, pages) for each stretch of the file with mincore's answer, a
-// byte a page. False where that is not to be had, or not to be believed.
+// Calls take(offset, length, pages) for each stretch of the file with mincore's answer,
+// a byte a page. False where that is not to be had, or not to be believed.
 template <typename Take>
 bool by_mincore(const InputFile& file, Take take) {
   if (!mincore_is_true(file)) return false;
@@ -226,23 +226,24 @@ namespace weig {
 namespace {
 
 // Maps the pieces that are wholly in memory, where no fault reads anything, and looks
-// which of them one page-table entry maps.
-Status tell_folios(const os::InputFile& file, PageCache& cache) {
-  WEIG_TRY_ASSIGN(mapping, os::Mapping::of_file(file, file.size()));
-  mapping.expect_random();
+// which of them one page-table entry maps. Without room to map them, none is told.
+void tell_folios(const os::InputFile& file, PageCache& cache) {
+  auto mapped = os::Mapping::of_file(file, file.size());
+  if (!mapped) return;
+  os::Mapping mapping = *std::move(mapped);
+  mapping.expect_random(0, mapping.size());
   volatile const std::byte* data = mapping.data();
   constexpr std::uint64_t kPiece = PageCache::kPieceBytes;
   for (std::size_t i = 0; i < cache.pieces.size(); ++i)
     if (cache.pieces[i].resident == kPiece) static_cast<void>(data[i * kPiece]);
   const auto huge = os::huge_mapped_ranges(mapping.bytes());
-  if (!huge) return {};
+  if (!huge) return;
   for (PageCache::Piece& piece : cache.pieces)
     if (piece.resident == kPiece) piece.folio = PageCache::Folio::small;
   for (const os::ByteRange& range : *huge)
     for (std::uint64_t at = range.begin; at < range.end; at += kPiece)
       if (cache.pieces[at / kPiece].resident == kPiece)
         cache.pieces[at / kPiece].folio = PageCache::Folio::huge;
-  return {};
 }
 
 }  // namespace
@@ -271,7 +272,7 @@ Result<PageCache> page_cache(const std::string& path, Folios folios) {
     if (!cache.known) cache.pieces.clear();
   }
   if (folios == Folios::tell && cache.known && file.size() >= kPiece)
-    WEIG_TRY(tell_folios(file, cache));
+    tell_folios(file, cache);
   return cache;
 }
 

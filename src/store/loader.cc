@@ -62,8 +62,8 @@ std::optional<Samples> sample(const os::InputFile& file) {
 }
 
 // What to load of a mapping: [begin, end), or the parts of it that are asked for.
-std::vector<FileRange> clipped(const std::vector<FileRange>& ranges, std::uint64_t begin,
-                               std::uint64_t end) {
+std::vector<FileRange> clipped(const std::vector<FileRange>& ranges,
+                               std::uint64_t begin, std::uint64_t end) {
   if (ranges.empty()) return {{begin, end}};
   std::vector<FileRange> parts;
   for (const FileRange& range : ranges) {
@@ -145,6 +145,8 @@ Loader::Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
       next_(ranges_.empty() ? mapping.size()
                             : align_down(ranges_.front().begin, piece_)) {
   if (fill) file_.expect_sequential();
+  if (!fill && !ranges_.empty() && ranges_.front().begin < os::kHugePage)
+    read_front_alone();
   report_.asked = options.way;
   report_.way = choice.way;
   report_.reason = choice.reason;
@@ -157,6 +159,15 @@ Loader::Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
   if (threads == 0) threads = std::max(usable_cpus(), fill ? kReadThreads : 1);
   report_.threads =
       static_cast<unsigned>(std::min<std::uint64_t>({threads, pieces, kMostThreads}));
+}
+
+// Opening has read the file's first pages one by one, so that no huge page fits over
+// them. Left to itself, the kernel would read what lies around them in small pages, and
+// go on so for tens of megabytes.
+void Loader::read_front_alone() {
+  const std::uint64_t length = std::min(os::kHugePage, mapping_.size());
+  file_.will_need(0, length);
+  mapping_.expect_random(0, length);
 }
 
 Loader::~Loader() {

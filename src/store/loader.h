@@ -47,6 +47,7 @@ class Loader {
   LoadReport report() const;
 
  private:
+  void read_front_alone();
   void work();
   bool load_part(FileRange part, std::uint64_t step);
   Status load_step(std::uint64_t begin, std::uint64_t end);
@@ -55,7 +56,7 @@ class Loader {
 
   os::InputFile file_;
   const os::Mapping& mapping_;
-  std::byte* const fill_;  // null: populate
+  std::byte* const fill_;                // null: populate
   const std::vector<FileRange> ranges_;  // what to load
   const std::uint64_t total_;            // bytes of it
   const std::uint64_t piece_;            // bytes that a thread takes at a time
