@@ -12,6 +12,7 @@ namespace weig::cli {
 namespace {
 
 std::string user_name(uid_t user) {
+  if (user == 0) return "root";  // in a container without /etc/passwd as well
   const passwd* entry = ::getpwuid(user);
   return entry ? std::string(entry->pw_name) : fmt::format("user {}", user);
 }

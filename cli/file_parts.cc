@@ -36,7 +36,8 @@ Result<FileRange> range_of(const Model& model, Owners& owners, const Group& grou
     range.begin = std::min(range.begin, tensor->data_offset());
     range.end = std::max(range.end, tensor->data_offset() + tensor->byte_count());
   }
-  if (range.begin >= range.end) return FileRange{model.data_begin(), model.data_begin()};
+  if (range.begin >= range.end)
+    return FileRange{model.data_begin(), model.data_begin()};
   return range;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a file by what they are: one part a group of layers, one for tensors that
-// belong to none, one for everything that is not weights.
+// The bytes of a file by what they are: one part a group of layers, one for tensors
+// that belong to none, one for everything that is not weights.
 #pragma once
 
 #include <weig/file_range.h>

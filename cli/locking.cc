@@ -22,8 +22,7 @@ Error refusal(std::uint64_t bytes, const LockLimit& limit) {
   return Error(Code::limit,
                fmt::format("cannot lock {} in memory, so nothing is locked",
                            full_bytes(bytes)))
-      .found("a limit (RLIMIT_MEMLOCK) of " +
-             full_bytes(limit.soft.value_or(0)))
+      .found("a limit (RLIMIT_MEMLOCK) of " + full_bytes(limit.soft.value_or(0)))
       .hint(how_to_raise_lock_limit() + "; --lock-what-fits locks less");
 }
 
@@ -43,7 +42,8 @@ Status lock_range(std::span<const std::byte> bytes, LockAmount amount, MemoryLoc
     Status added = lock.add(bytes.subspan(at, length));
     if (added) {
       at += length;
-    } else if (added.error().code() != Code::limit || amount == LockAmount::everything) {
+    } else if (added.error().code() != Code::limit ||
+               amount == LockAmount::everything) {
       return added;
     } else if (step > kLeastStep) {
       step /= 2;
@@ -62,7 +62,8 @@ std::string lock_limit_text(const LockLimit& limit) {
 }
 
 std::string how_to_raise_lock_limit() {
-  return "to raise it: 'ulimit -l unlimited' in a shell that may, LimitMEMLOCK=infinity "
+  return "to raise it: 'ulimit -l unlimited' in a shell that may, "
+         "LimitMEMLOCK=infinity "
          "in a systemd unit, '--ulimit memlock=-1' for a container, or the capability "
          "CAP_IPC_LOCK";
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locking parts of a mapped file in memory: all of them, or as much as the limit allows,
-// and never silently less.
+// Locking parts of a mapped file in memory: all of them, or as much as the limit
+// allows, and never silently less.
 #pragma once
 
 #include <weig/file_range.h>

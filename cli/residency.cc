@@ -44,7 +44,8 @@ double percent(std::uint64_t part, std::uint64_t whole) {
 void print_rows(Output& output, const Residency& residency, const ResidentBytes& all,
                 const std::vector<Row>& rows) {
   const bool terminal = is_terminal(Stream::output);
-  const Blocks blocks = terminal && terminal_is_utf8() ? Blocks::unicode : Blocks::ascii;
+  const Blocks blocks =
+      terminal && terminal_is_utf8() ? Blocks::unicode : Blocks::ascii;
   const std::size_t width = terminal ? columns(Stream::output) : kPipeColumns;
   std::size_t name_width = 0;
   for (const Row& row : rows)
@@ -55,11 +56,11 @@ void print_rows(Output& output, const Residency& residency, const ResidentBytes&
   const std::size_t cells = std::min(width > used + 8 ? width - used : 8, kMostCells);
   for (const Row& row : rows) {
     const std::string name = shortened(printable(row.part.name), kMaxNameWidth);
-    output.print("  {}{}  {:>8}  {:>5.1f} %  {}\n", name,
-                 std::string(name_width - std::min(name_width, display_width(name)), ' '),
-                 short_bytes(row.bytes.bytes),
-                 percent(row.bytes.resident, row.bytes.bytes),
-                 strip(residency, row.part.ranges, cells, blocks));
+    output.print(
+        "  {}{}  {:>8}  {:>5.1f} %  {}\n", name,
+        std::string(name_width - std::min(name_width, display_width(name)), ' '),
+        short_bytes(row.bytes.bytes), percent(row.bytes.resident, row.bytes.bytes),
+        strip(residency, row.part.ranges, cells, blocks));
   }
   output.print("  {}\n", strip_legend(blocks, all));
 }

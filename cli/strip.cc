@@ -71,8 +71,8 @@ ResidentBytes resident_bytes(const Residency& residency,
     const std::vector<PageCache::Piece>& pieces = residency.cache.pieces;
     for (std::uint64_t i = range.begin / kPiece;
          i < pieces.size() && i * kPiece < range.end; ++i) {
-      const std::uint64_t bytes = std::min(range.end, (i + 1) * kPiece) -
-                                  std::max(range.begin, i * kPiece);
+      const std::uint64_t bytes =
+          std::min(range.end, (i + 1) * kPiece) - std::max(range.begin, i * kPiece);
       if (pieces[i].folio == PageCache::Folio::huge) sum.huge += bytes;
       if (pieces[i].folio == PageCache::Folio::small) sum.small += bytes;
     }
@@ -100,8 +100,9 @@ std::string strip_legend(Blocks blocks, const ResidentBytes& shown) {
   if (shown.huge + shown.small == 0)
     return fmt::format("{} in memory  {} in part  {} not in memory", m.small, m.part,
                        m.none);
-  return fmt::format("{} in 2 MiB folios  {} in small ones  {} in part  {} not in memory",
-                     m.huge, m.small, m.part, m.none);
+  return fmt::format(
+      "{} in 2 MiB folios  {} in small ones  {} in part  {} not in memory", m.huge,
+      m.small, m.part, m.none);
 }
 
 }  // namespace weig::cli

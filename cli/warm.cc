@@ -14,6 +14,7 @@
 #include "file_parts.h"
 #include "holders.h"
 #include "host.h"
+#include "huge_room.h"
 #include "json.h"
 #include "locking.h"
 #include "options.h"
@@ -45,9 +46,9 @@ struct Arguments {
 struct Warmed {
   WarmPlan plan;
   LoadReport load;
-  std::uint64_t dropped = 0;           // bytes in small folios that were let go
-  std::uint64_t stayed = 0;            // of what was to be dropped
-  std::optional<double> huge_before;   // share of the ranges in 2 MiB pages
+  std::uint64_t dropped = 0;          // bytes in small folios that were let go
+  std::uint64_t stayed = 0;           // of what was to be dropped
+  std::optional<double> huge_before;  // share of the ranges in 2 MiB pages
   std::optional<double> huge_after;
   std::optional<std::uint64_t> locked;
 };
@@ -79,9 +80,9 @@ Result<Model> load(const Arguments& arguments, Warmed& warmed) {
 Status drop(const std::string& file, const std::vector<FileRange>& small,
             Warmed& warmed) {
   if (Status status = evict(file, small); !status) return status;
-  warmed.dropped = byte_count(small);
   const auto left = resident_ranges(file);
   if (!left) return left.error();
+  warmed.dropped += byte_count(small);
   if (!*left) return {};
   for (const FileRange& range : small) warmed.stayed += bytes_within(**left, range);
   warmed.dropped -= warmed.stayed;
@@ -102,26 +103,52 @@ Status drop_known_small(const Arguments& arguments, Warmed& warmed) {
   return drop(arguments.file, small_pieces(*residency, warmed.plan.ranges), warmed);
 }
 
-// Whether a load has shown small pages that dropping may mend.
+// What of the ranges to drop so that another load can be huge. Where the kernel does
+// not tell which pieces are small: all.
+Result<std::vector<FileRange>> small_ranges(const std::string& file,
+                                            const WarmPlan& plan) {
+  const auto residency = residency_of(file);
+  if (!residency) return residency.error();
+  return residency->cache.known ? small_pieces(*residency, plan.ranges) : plan.ranges;
+}
+
+// Whether a load has come out in small pages that another may mend: not where others
+// hold them, nor where the file system cannot.
 bool wants_another_try(const Arguments& arguments, const Warmed& warmed) {
-  return arguments.folios == FolioWish::huge && !warmed.huge_before && warmed.huge_after &&
-         warmed.load.bytes > *warmed.load.huge_mapped + kFewBytes;
+  if (arguments.folios == FolioWish::leave || !warmed.load.huge_mapped) return false;
+  if (warmed.load.bytes <= *warmed.load.huge_mapped + kFewBytes) return false;
+  const auto storage = storage_of(arguments.file);
+  return warmed.stayed == 0 && storage && !storage->remote && !storage->in_memory;
+}
+
+// Free memory in small pieces makes small folios, and so does what the kernel does not
+// tell of and nobody has dropped yet.
+Status drop_and_make_room(const Arguments& arguments, Warmed& warmed) {
+  if (!warmed.huge_before) warmed.huge_before = warmed.huge_after;
+  const auto small = small_ranges(arguments.file, warmed.plan);
+  if (!small) return small.error();
+  if (small->empty()) return {};
+  if (Status status = drop(arguments.file, *small, warmed); !status) return status;
+  make_huge_room(std::min(warmed.load.bytes - *warmed.load.huge_mapped,
+                          warmed.plan.memory.available / 2));
+  return {};
 }
 
 Result<Model> load_huge(const Arguments& arguments, Warmed& warmed) {
+  const auto failed = [&](const Status& status) {
+    return Error(status.error()).file(arguments.file);
+  };
   if (arguments.folios == FolioWish::huge)
-    if (Status status = drop_known_small(arguments, warmed); !status)
-      return Error(status.error()).file(arguments.file);
+    if (const Status status = drop_known_small(arguments, warmed); !status)
+      return failed(status);
   auto model = load(arguments, warmed);
   if (!model || !wants_another_try(arguments, warmed)) return model;
-  // The kernel does not tell of this file: how it is mapped does.
-  warmed.huge_before = warmed.huge_after;
-  const std::uint64_t small = warmed.load.bytes - *warmed.load.huge_mapped;
+  {
+    const Model closed = *std::move(model);
+  }  // what is mapped is not dropped
   const double seconds = warmed.load.seconds;
-  { const Model closed = *std::move(model); }  // what is mapped is not dropped
-  if (Status status = evict(arguments.file, warmed.plan.ranges); !status)
-    return std::move(status).error();
-  warmed.dropped = small;
+  if (const Status status = drop_and_make_room(arguments, warmed); !status)
+    return failed(status);
   model = load(arguments, warmed);
   warmed.load.seconds += seconds;
   return model;
@@ -147,10 +174,13 @@ void warn_of_limit(const Arguments& arguments, const WarmPlan& plan) {
 }
 
 void warn_of_small_pages(const Arguments& arguments, const Warmed& warmed) {
-  if (arguments.folios != FolioWish::huge || !warmed.huge_after || warmed.stayed > 0) return;
+  if (arguments.folios != FolioWish::huge || !warmed.huge_after || warmed.stayed > 0)
+    return;
   if (warmed.load.bytes <= *warmed.load.huge_mapped + kFewBytes) return;
-  warn(fmt::format("{}: {:.1f} % came in 2 MiB pages, not more: 'weig doctor' says why",
-                   arguments.file, 100 * *warmed.huge_after));
+  warn(
+      fmt::format("{}: {:.1f} % came in 2 MiB pages, not more: either its file system "
+                  "has none, which 'weig doctor' tells, or free memory is scattered",
+                  arguments.file, 100 * *warmed.huge_after));
 }
 
 void print_text(Output& output, const Arguments& arguments, const Warmed& warmed) {
@@ -180,6 +210,8 @@ void print_json(Output& output, const Arguments& arguments, const Warmed& warmed
   json.begin_object().member("file", arguments.file);
   json.member("bytes", load.bytes).member("seconds", load.seconds);
   json.member("threads", load.threads);
+  json.member("major_faults", load.major_faults);
+  json.member("minor_faults", load.minor_faults);
   add_optional(json, "resident_before", load.resident_before);
   add_optional(json, "resident_after", load.resident_after);
   add_optional(json, "huge_mapped", load.huge_mapped);
@@ -199,13 +231,21 @@ void print_json(Output& output, const Arguments& arguments, const Warmed& warmed
   json.end_array().end_object();
 }
 
-int print_report(const Arguments& arguments, const Warmed& warmed) {
+void tell_warnings(const Arguments& arguments, const Warmed& warmed) {
   for (const std::string& warning : warmed.load.warnings)
     warn(fmt::format("{}: {}", arguments.file, warning));
   warn_of_small_pages(arguments, warmed);
-  Output output(stdout, "standard output");
+}
+
+void print(Output& output, const Arguments& arguments, const Warmed& warmed) {
   arguments.form == Form::json ? print_json(output, arguments, warmed)
                                : print_text(output, arguments, warmed);
+}
+
+int report(const Arguments& arguments, const Warmed& warmed) {
+  tell_warnings(arguments, warmed);
+  Output output(stdout, "standard output");
+  print(output, arguments, warmed);
   return close_output(output, 0);
 }
 
@@ -227,14 +267,20 @@ int lock_and_wait(const Arguments& arguments, const Model& model, Warmed& warmed
   if (!lock) return fail(Error(lock.error()).file(arguments.file), arguments.form);
   warmed.locked = lock->bytes();
   if (*warmed.locked < byte_count(warmed.plan.ranges))
-    warn(fmt::format("{}: only {} of {} are locked: this process {}; {}", arguments.file,
-                     full_bytes(*warmed.locked),
+    warn(fmt::format("{}: only {} of {} are locked: this process {}; {}",
+                     arguments.file, full_bytes(*warmed.locked),
                      full_bytes(byte_count(warmed.plan.ranges)),
                      lock_limit_text(memory_lock_limit()), how_to_raise_lock_limit()));
-  if (const int status = print_report(arguments, warmed); status != 0) return status;
+  tell_warnings(arguments, warmed);
+  // From here on, being stopped is how this ends well. Nor does a reader that is gone
+  // end it.
+  Output output(stdout, "standard output", OnSignal::finish);
+  print(output, arguments, warmed);
+  const Status told = output.finish();
+  if (!told && !output.reader_gone()) return fail(told.error(), Form::text);
   tell_ready();
   wait_for_stop();
-  return 0;  // being stopped is how this ends well
+  return 0;
 }
 
 int run_warm(const Arguments& arguments) {
@@ -248,7 +294,7 @@ int run_warm(const Arguments& arguments) {
   const auto model = load_huge(arguments, warmed);
   if (!model) return fail(model.error(), arguments.form);
   return arguments.lock == LockAmount::nothing
-             ? print_report(arguments, warmed)
+             ? report(arguments, warmed)
              : lock_and_wait(arguments, *model, warmed);
 }
 

@@ -48,8 +48,7 @@ Result<WarmPlan> warm_plan(const std::string& file,
     plan.wanted = *std::move(ranges);
   }
   plan.memory = memory_limit();
-  const std::uint64_t room =
-      plan.memory.available - plan.memory.available / kFreeShare;
+  const std::uint64_t room = plan.memory.available - plan.memory.available / kFreeShare;
   plan.ranges = first_of(plan.wanted, room);
   plan.bytes_left_out = byte_count(plan.wanted) - byte_count(plan.ranges);
   if (plan.bytes_left_out == 0) return plan;

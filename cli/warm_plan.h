@@ -16,9 +16,10 @@
 namespace weig::cli {
 
 struct WarmPlan {
-  std::vector<FileRange> wanted;     // in order
-  std::vector<FileRange> ranges;     // of these, what memory can hold
-  std::vector<std::string> left_out; // names of the parts that are not wholly in `ranges`
+  std::vector<FileRange> wanted;  // in order
+  std::vector<FileRange> ranges;  // of these, what memory can hold
+  std::vector<std::string>
+      left_out;  // names of the parts that are not wholly in `ranges`
   std::uint64_t bytes_left_out = 0;
   MemoryLimit memory;
 };

@@ -30,6 +30,16 @@ def weig():
     return Weig(os.path.abspath(path))
 
 
+@pytest.fixture(scope="session")
+def weig_for_all(weig):
+    """The command where every user can start it."""
+    folder = Path(tempfile.mkdtemp(prefix="weig-command-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    shutil.copy(weig.path, folder / "weig")
+    yield Weig(str(folder / "weig"))
+    shutil.rmtree(folder)
+
+
 @pytest.fixture
 def big_tmp():
     """A folder on a disk, for files too large for a /tmp in memory."""
