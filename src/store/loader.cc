@@ -145,8 +145,6 @@ Loader::Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
       next_(ranges_.empty() ? mapping.size()
                             : align_down(ranges_.front().begin, piece_)) {
   if (fill) file_.expect_sequential();
-  if (!fill && !ranges_.empty() && ranges_.front().begin < os::kHugePage)
-    read_front_alone();
   report_.asked = options.way;
   report_.way = choice.way;
   report_.reason = choice.reason;
@@ -159,6 +157,8 @@ Loader::Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
   if (threads == 0) threads = std::max(usable_cpus(), fill ? kReadThreads : 1);
   report_.threads =
       static_cast<unsigned>(std::min<std::uint64_t>({threads, pieces, kMostThreads}));
+  if (!fill && !ranges_.empty() && ranges_.front().begin < os::kHugePage)
+    read_front_alone();
 }
 
 // Opening has read the file's first pages one by one, so that no huge page fits over
