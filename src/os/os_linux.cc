@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "os/os.h"
@@ -28,8 +29,12 @@ void InputFile::expect_sequential() const noexcept {
   ::posix_fadvise(descriptor_.number(), 0, 0, POSIX_FADV_SEQUENTIAL);
 }
 void InputFile::will_need(std::uint64_t offset, std::uint64_t length) const noexcept {
-  ::posix_fadvise(descriptor_.number(), static_cast<off_t>(offset),
-                  static_cast<off_t>(length), POSIX_FADV_WILLNEED);
+  // A call reads no more than the read-ahead, and says nothing of the rest.
+  constexpr std::uint64_t kLeastReadAhead = std::uint64_t{128} << 10;
+  for (std::uint64_t at = 0; at < length; at += kLeastReadAhead)
+    ::posix_fadvise(descriptor_.number(), static_cast<off_t>(offset + at),
+                    static_cast<off_t>(std::min(kLeastReadAhead, length - at)),
+                    POSIX_FADV_WILLNEED);
 }
 
 namespace {

@@ -6,7 +6,9 @@ The command is the one that the environment variable WEIG_COMMAND names.
 
 import os
 import shutil
+import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import hypothesis
@@ -14,6 +16,9 @@ import pytest
 
 import safetensors_file
 from command import CODE_NAMES, Weig, list_tree
+
+# Programs that tests start, built with the unit tests.
+PROGRAMS = Path(os.environ.get("WEIG_TEST_PROGRAMS", "build/release/tests")).resolve()
 
 # The same examples in every run, and no folder of earlier ones.
 hypothesis.settings.register_profile(
@@ -46,6 +51,28 @@ def big_tmp():
     folder = tempfile.mkdtemp(prefix="weig-test-", dir="/var/tmp")
     yield Path(folder)
     shutil.rmtree(folder)
+
+
+@pytest.fixture
+def slow_mount(big_tmp):
+    """Shows a folder through FUSE, every request 5 ms late. Yields the mount point and
+    a function that gives the (offset, size) of the requests so far."""
+    point, log = big_tmp / "slow", big_tmp / "requests"
+    point.mkdir()
+    server = subprocess.Popen([PROGRAMS / "weig_slow_mount", big_tmp, point, "5", log])
+    deadline = time.monotonic() + 10
+    while not os.path.ismount(point):
+        assert server.poll() is None and time.monotonic() < deadline, "cannot mount"
+        time.sleep(0.01)
+
+    def requests():
+        lines = log.read_text().splitlines() if log.exists() else []
+        log.unlink(missing_ok=True)
+        return [tuple(map(int, line.split())) for line in lines]
+
+    yield point, requests
+    subprocess.run(["umount", point], check=True)
+    server.wait(timeout=10)
 
 
 @pytest.fixture(scope="session")

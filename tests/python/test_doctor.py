@@ -297,6 +297,19 @@ def test_a_read_only_mount(weig, doctor, model, folder):
     assert "mounted read-only" in out and "in memory after" in out
 
 
+def test_a_remote_file_system(weig, doctor, model, big_tmp, slow_mount):
+    point, _ = slow_mount
+    name = f"weig-test-remote-{os.getpid()}.weig"
+    shutil.copyfile(model, big_tmp / name)
+    copy = Path("/var/tmp") / name
+    try:
+        assert_mended(
+            weig, doctor, "location", point / name, looked_at=copy, says=["fuse", "remote"]
+        )
+    finally:
+        copy.unlink(missing_ok=True)
+
+
 def test_a_command_for_a_name_that_shells_would_read(weig, doctor, model, folder):
     """The file's name holds quotes, spaces and what would move a cursor."""
     file = folder / "a 'b' $(c)\x1b[2J.weig"

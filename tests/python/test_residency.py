@@ -275,6 +275,19 @@ def test_warm_stops_within_a_tenth_of_a_second(weig, big_tmp, number):
     assert seconds < 0.1, seconds
 
 
+def test_warm_stops_on_slow_storage(weig, model, slow_mount):
+    """Every request takes 5 ms, as on a busy network file system."""
+    point, _ = slow_mount
+    process = weig.start("warm", point / model.name)
+    time.sleep(0.3)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    start = time.monotonic()
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130 and err == b"weig: interrupted\n"
+    assert time.monotonic() - start < 0.1
+
+
 # warm --lock
 
 
