@@ -4,6 +4,7 @@
 The command is the one that the environment variable WEIG_COMMAND names.
 """
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -53,26 +54,42 @@ def big_tmp():
     shutil.rmtree(folder)
 
 
+@contextlib.contextmanager
+def mounted_slowly(folder, milliseconds):
+    """Shows a folder through FUSE, every request so late. Gives the mount point and a
+    function that gives the (offset, size) of the requests so far."""
+    point, log = folder / "slow", folder / "requests"
+    point.mkdir()
+    command = [PROGRAMS / "weig_slow_mount", folder, point, str(milliseconds), log]
+    with subprocess.Popen(command) as server:
+        deadline = time.monotonic() + 10
+        while not os.path.ismount(point):
+            assert server.poll() is None and time.monotonic() < deadline, "cannot mount"
+            time.sleep(0.01)
+
+        def requests():
+            lines = log.read_text().splitlines() if log.exists() else []
+            log.unlink(missing_ok=True)
+            return [tuple(map(int, line.split())) for line in lines]
+
+        try:
+            yield point, requests
+        finally:
+            subprocess.run(["umount", point], check=True)
+
+
 @pytest.fixture
 def slow_mount(big_tmp):
-    """Shows a folder through FUSE, every request 5 ms late. Yields the mount point and
-    a function that gives the (offset, size) of the requests so far."""
-    point, log = big_tmp / "slow", big_tmp / "requests"
-    point.mkdir()
-    server = subprocess.Popen([PROGRAMS / "weig_slow_mount", big_tmp, point, "5", log])
-    deadline = time.monotonic() + 10
-    while not os.path.ismount(point):
-        assert server.poll() is None and time.monotonic() < deadline, "cannot mount"
-        time.sleep(0.01)
+    """As network file systems are: 5 ms a request."""
+    with mounted_slowly(big_tmp, 5) as mount:
+        yield mount
 
-    def requests():
-        lines = log.read_text().splitlines() if log.exists() else []
-        log.unlink(missing_ok=True)
-        return [tuple(map(int, line.split())) for line in lines]
 
-    yield point, requests
-    subprocess.run(["umount", point], check=True)
-    server.wait(timeout=10)
+@pytest.fixture
+def very_slow_mount(big_tmp):
+    """As a busy one is: 30 ms a request."""
+    with mounted_slowly(big_tmp, 30) as mount:
+        yield mount
 
 
 @pytest.fixture(scope="session")
