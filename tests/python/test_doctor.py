@@ -17,6 +17,7 @@ import minimal_file
 import page_cache
 import safetensors_file
 from command import CANNOT_OPEN
+from conftest import PROGRAMS
 
 MIB = 1 << 20
 NOBODY = 65534
@@ -77,7 +78,9 @@ def shell(weig, command, **options):
     ).stdout  # fmt: skip
 
 
-def assert_mended(weig, doctor, check, file, *, looked_at=None, fine=("fine",), **words):
+def assert_mended(
+    weig, doctor, check, file, *, looked_at=None, fine=("fine",), **words
+):
     """Looks at `file`, runs what is printed for `check`, and looks again."""
     found = doctor(file)[check]
     assert found["verdict"] == words.get("verdict", "slows"), found
@@ -277,7 +280,9 @@ def test_a_file_of_others(weig, doctor, model):
     """As a user on root's file: unknown, not warm, and no reason to fail."""
     found = doctor(model, status=0, user=NOBODY, group=NOBODY, extra_groups=[])
     assert found["residency"]["verdict"] == "note"
-    assert "unknown" in found["residency"]["says"] and "root" in found["residency"]["says"]
+    assert (
+        "unknown" in found["residency"]["says"] and "root" in found["residency"]["says"]
+    )
     assert "page cache" not in found
     # What only root can mend goes through sudo.
     with page_cache.setting("/sys/kernel/mm/transparent_hugepage/enabled", "never"):
@@ -304,7 +309,12 @@ def test_a_remote_file_system(weig, doctor, model, big_tmp, slow_mount):
     copy = Path("/var/tmp") / name
     try:
         assert_mended(
-            weig, doctor, "location", point / name, looked_at=copy, says=["fuse", "remote"]
+            weig,
+            doctor,
+            "location",
+            point / name,
+            looked_at=copy,
+            says=["fuse", "remote"],
         )
     finally:
         copy.unlink(missing_ok=True)
@@ -321,3 +331,14 @@ def test_a_command_for_a_name_that_shells_would_read(weig, doctor, model, folder
 
 def test_no_such_file(refused, folder):
     refused(["doctor", folder / "none.weig"], CANNOT_OPEN, folder / "none.weig")
+
+
+def test_a_kernel_that_lacks_calls(doctor, model):
+    """What no command mends is said in words."""
+    environment = os.environ | {
+        "LD_PRELOAD": str(PROGRAMS / "libweig_refuse_calls.so"),
+        "WEIG_REFUSE": "madvise-22=22",  # MADV_POPULATE_READ: EINVAL
+    }
+    found = doctor(model, status=0, env=environment)["kernel"]
+    assert found["verdict"] == "slows" and "MADV_POPULATE_READ" in found["says"]
+    assert found["command"] is None and "newer kernel" in found["advice"]

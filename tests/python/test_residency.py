@@ -138,7 +138,9 @@ def on_a_terminal(weig, *arguments, **environment):
 
 def test_the_strip_suits_the_terminal(weig, model):
     model.read_bytes()
-    assert "\u2588" in (out := on_a_terminal(weig, "residency", model)) or "\u2593" in out
+    assert (
+        "\u2588" in (out := on_a_terminal(weig, "residency", model)) or "\u2593" in out
+    )
     for environment in ({"TERM": "dumb"}, {"LC_ALL": "C"}):
         text = on_a_terminal(weig, "residency", model, **environment)
         assert text.isascii() and ("####" in text or "====" in text)
@@ -191,8 +193,12 @@ def test_huge_reads_small_folios_again(weig, model, big_tmp):
     copy = big_tmp / "copy.weig"
     page_cache.copy_in_small_folios(model, copy)
     report = weig.ok("warm", copy, "--huge", "--json").json()
-    assert report["huge_share_before"] == 0 and report["huge_share"] > 0.85  # but both ends
-    assert report["small_folios_held"] == 0 and report["small_folios_dropped"] > 38 * MIB
+    assert (
+        report["huge_share_before"] == 0 and report["huge_share"] > 0.85
+    )  # but both ends
+    assert (
+        report["small_folios_held"] == 0 and report["small_folios_dropped"] > 38 * MIB
+    )
     assert copy.read_bytes() == model.read_bytes()
 
 
@@ -206,9 +212,10 @@ def test_huge_leaves_what_is_huge(weig, model):
 def test_huge_leaves_what_others_map(weig, model, big_tmp):
     copy = big_tmp / "copy.weig"
     page_cache.copy_in_small_folios(model, copy)
-    with open(copy, "rb") as file, mmap.mmap(
-        file.fileno(), 0, prot=mmap.PROT_READ
-    ) as mapped:
+    with (
+        open(copy, "rb") as file,
+        mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped,
+    ):
         assert sum(mapped[:: mmap.PAGESIZE]) > 0
         run = weig.ok("warm", copy, "--huge", "--json")
         assert run.json()["small_folios_held"] > 30 * MIB
@@ -224,7 +231,9 @@ def test_huge_works_on_others_files(weig_for_all, model, big_tmp):
     run = weig_for_all("warm", copy, "--huge", "--json", **AS_NOBODY)
     assert run.status == 0, run.err
     report = run.json()
-    assert report["huge_share_before"] == 0 and report["huge_share"] > 0.85  # but both ends
+    assert (
+        report["huge_share_before"] == 0 and report["huge_share"] > 0.85
+    )  # but both ends
     assert report["resident_after"] is None  # not known to this user
     assert page_cache.resident_share(copy) == 1
 
@@ -233,9 +242,7 @@ def test_huge_works_on_others_files(weig_for_all, model, big_tmp):
 def test_what_memory_cannot_hold_is_left_out_and_named(weig, model):
     page_cache.evict(model)
     with page_cache.memory_cgroup(28 * MIB) as (group, _):
-        run = weig(
-            "warm", model, "--json", preexec_fn=lambda: page_cache.enter(group)
-        )
+        run = weig("warm", model, "--json", preexec_fn=lambda: page_cache.enter(group))
         assert run.status == 0, run.err
         report = run.json()
         assert 0 < report["bytes_left_out"] < os.path.getsize(model)
@@ -366,9 +373,7 @@ def test_root_may_lock_beyond_the_limit(weig, model):
 def test_lock_refuses_what_the_limit_forbids(weig_for_all, model):
     """C62, as a user: how much, the limit, how to raise it; and nothing is locked."""
     page_cache.evict(model)
-    run = weig_for_all(
-        "warm", model, "--lock", preexec_fn=limited(65536), **AS_NOBODY
-    )
+    run = weig_for_all("warm", model, "--lock", preexec_fn=limited(65536), **AS_NOBODY)
     assert run.status == LIMIT and run.out == b""
     for words in ("nothing is locked", "65,536 bytes", "RLIMIT_MEMLOCK", "ulimit -l",
                   "LimitMEMLOCK", "memlock=-1", "--lock-what-fits"):  # fmt: skip
@@ -380,7 +385,8 @@ def test_lock_refuses_what_the_limit_forbids(weig_for_all, model):
 @needs_root
 def test_lock_what_fits_goes_on_and_says_how_much(weig_for_all, model):
     """C62, as a user who wants to go on."""
-    process, report = lock(weig_for_all, model, "--lock-what-fits", preexec_fn=limited(65536), **AS_NOBODY
+    process, report = lock(
+        weig_for_all, model, "--lock-what-fits", preexec_fn=limited(65536), **AS_NOBODY
     )
     assert report["locked"] == 65536 == locked_bytes(process.pid)
     assert page_cache.resident_share(model) == 1
@@ -415,9 +421,10 @@ def test_evict_writes_back_first(weig, big_tmp):
 
 
 def test_evict_names_who_maps_it(weig, model):
-    with open(model, "rb") as file, mmap.mmap(
-        file.fileno(), 0, prot=mmap.PROT_READ
-    ) as mapped:
+    with (
+        open(model, "rb") as file,
+        mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped,
+    ):
         assert mapped[20 * MIB] is not None
         report = weig.ok("evict", model, "--json").json()
         assert 0 < report["resident_after"]
