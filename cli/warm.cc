@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // weig warm: brings a file into memory, and on request keeps it there.
 #include <fmt/format.h>
-#include <weig/page_cache.h>
 
 #include <algorithm>
 #include <memory>
@@ -12,153 +11,32 @@
 
 #include "command.h"
 #include "file_parts.h"
-#include "holders.h"
 #include "host.h"
-#include "huge_room.h"
 #include "json.h"
 #include "locking.h"
 #include "options.h"
-#include "progress_bar.h"
 #include "quantity.h"
 #include "report.h"
 #include "service.h"
 #include "terminal.h"
+#include "warm_load.h"
 #include "warm_plan.h"
 
 namespace weig::cli {
 namespace {
 
-// Fewer small pages than this are not worth dropping: a file's front is read in small
-// ones on purpose, and its last 2 MiB are seldom whole.
-constexpr std::uint64_t kFewBytes = 2 * PageCache::kPieceBytes;
-
-enum class FolioWish { leave, huge };
-
 struct Arguments {
-  std::string file;
+  WarmOptions load;
   std::vector<std::string> groups;
   LockAmount lock = LockAmount::nothing;
-  FolioWish folios = FolioWish::leave;
-  unsigned threads = 0;
   Form form = Form::text;
 };
-
-struct Warmed {
-  WarmPlan plan;
-  LoadReport load;
-  std::uint64_t dropped = 0;          // bytes in small folios that were let go
-  std::uint64_t stayed = 0;           // of what was to be dropped
-  std::optional<double> huge_before;  // share of the ranges in 2 MiB pages
-  std::optional<double> huge_after;
-  std::optional<std::uint64_t> locked;
-};
-
-double share(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? 1 : static_cast<double>(part) / static_cast<double>(whole);
-}
-
-Result<Model> load(const Arguments& arguments, Warmed& warmed) {
-  ProgressBar bar("warming");
-  OpenOptions options;
-  options.unsealed = Unsealed::accept;
-  options.unknown_dtypes = UnknownDtypes::accept;
-  options.load = {.way = LoadWay::populate,
-                  .threads = arguments.threads,
-                  .fallback = Fallback::refuse,
-                  .ranges = warmed.plan.ranges,
-                  .progress = bar.callback()};
-  auto model = Model::open(arguments.file, options);
-  if (!model) return model;
-  warmed.load = model->load_report();
-  if (warmed.load.huge_mapped)
-    warmed.huge_after =
-        std::min(share(*warmed.load.huge_mapped, warmed.load.bytes), 1.0);
-  return model;
-}
-
-// Drops what is in memory as small folios, and sees what stayed.
-Status drop(const std::string& file, const std::vector<FileRange>& small,
-            Warmed& warmed) {
-  if (Status status = evict(file, small); !status) return status;
-  const auto left = resident_ranges(file);
-  if (!left) return left.error();
-  warmed.dropped += byte_count(small);
-  if (!*left) return {};
-  for (const FileRange& range : small) warmed.stayed += bytes_within(**left, range);
-  warmed.dropped -= warmed.stayed;
-  if (warmed.stayed > 0)
-    warn(fmt::format("{}: {} stay in small folios: {}", printable(file),
-                     short_bytes(warmed.stayed), holders_text(holders_of(file))));
-  return {};
-}
-
-// Before loading: drops small folios where the kernel tells of them.
-Status drop_known_small(const Arguments& arguments, Warmed& warmed) {
-  const auto residency = residency_of(arguments.file);
-  if (!residency) return residency.error();
-  if (!residency->cache.known) return {};
-  const ResidentBytes bytes = resident_bytes(*residency, warmed.plan.ranges);
-  warmed.huge_before = share(bytes.huge, bytes.bytes);
-  if (bytes.small == 0) return {};
-  return drop(arguments.file, small_pieces(*residency, warmed.plan.ranges), warmed);
-}
-
-// What of the ranges to drop so that another load can be huge. Where the kernel does
-// not tell which pieces are small: all.
-Result<std::vector<FileRange>> small_ranges(const std::string& file,
-                                            const WarmPlan& plan) {
-  const auto residency = residency_of(file);
-  if (!residency) return residency.error();
-  return residency->cache.known ? small_pieces(*residency, plan.ranges) : plan.ranges;
-}
-
-// Whether a load has come out in small pages that another may mend: not where others
-// hold them, nor where the file system cannot.
-bool wants_another_try(const Arguments& arguments, const Warmed& warmed) {
-  if (arguments.folios == FolioWish::leave || !warmed.load.huge_mapped) return false;
-  if (warmed.load.bytes <= *warmed.load.huge_mapped + kFewBytes) return false;
-  const auto storage = storage_of(arguments.file);
-  return warmed.stayed == 0 && storage && !storage->remote && !storage->in_memory;
-}
-
-// Free memory in small pieces makes small folios, and so does what the kernel does not
-// tell of and nobody has dropped yet.
-Status drop_and_make_room(const Arguments& arguments, Warmed& warmed) {
-  if (!warmed.huge_before) warmed.huge_before = warmed.huge_after;
-  const auto small = small_ranges(arguments.file, warmed.plan);
-  if (!small) return small.error();
-  if (small->empty()) return {};
-  if (Status status = drop(arguments.file, *small, warmed); !status) return status;
-  make_huge_room(std::min(warmed.load.bytes - *warmed.load.huge_mapped,
-                          warmed.plan.memory.available / 2));
-  return {};
-}
-
-Result<Model> load_huge(const Arguments& arguments, Warmed& warmed) {
-  const auto failed = [&](const Status& status) {
-    return Error(status.error()).file(arguments.file);
-  };
-  if (arguments.folios == FolioWish::huge)
-    if (const Status status = drop_known_small(arguments, warmed); !status)
-      return failed(status);
-  auto model = load(arguments, warmed);
-  if (!model || !wants_another_try(arguments, warmed)) return model;
-  {
-    const Model closed = *std::move(model);
-  }  // what is mapped is not dropped
-  const double seconds = warmed.load.seconds;
-  if (const Status status = drop_and_make_room(arguments, warmed); !status)
-    return failed(status);
-  model = load(arguments, warmed);
-  warmed.load.seconds += seconds;
-  return model;
-}
 
 std::string names_text(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 4;
   std::string text;
   for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i)
-    text += (i > 0 ? ", " : "") + printable(names[i]);
+    text += (i > 0 ? ", " : "") + names[i];
   if (names.size() > kMost) text += fmt::format(" and {} more", names.size() - kMost);
   return text;
 }
@@ -168,34 +46,35 @@ void warn_of_limit(const Arguments& arguments, const WarmPlan& plan) {
   warn(fmt::format(
       "{}: only the first {} of {} are read: {} has {} available, and more would not "
       "stay in memory; left out: {}",
-      arguments.file, short_bytes(byte_count(plan.ranges)),
+      arguments.load.file, short_bytes(byte_count(plan.ranges)),
       short_bytes(byte_count(plan.wanted)), plan.memory.source,
       short_bytes(plan.memory.available), names_text(plan.left_out)));
 }
 
 void warn_of_small_pages(const Arguments& arguments, const Warmed& warmed) {
-  if (arguments.folios != FolioWish::huge || !warmed.huge_after || warmed.stayed > 0)
+  if (arguments.load.folios != FolioWish::huge || !warmed.huge_after ||
+      warmed.stayed > 0)
     return;
-  if (warmed.load.bytes <= *warmed.load.huge_mapped + kFewBytes) return;
+  if (!has_small_pages(warmed.load)) return;
   warn(
       fmt::format("{}: {:.1f} % came in 2 MiB pages, not more: either its file system "
                   "has none, which 'weig doctor' tells, or free memory is scattered",
-                  arguments.file, 100 * *warmed.huge_after));
+                  arguments.load.file, 100 * *warmed.huge_after));
 }
 
 void print_text(Output& output, const Arguments& arguments, const Warmed& warmed) {
   const LoadReport& load = warmed.load;
-  output.print("{}: {} in memory after {}, {}", printable(arguments.file),
+  output.print("{}: {} in memory after {}, {}", printable(arguments.load.file),
                short_bytes(load.bytes), duration(load.seconds),
                rate(load.bytes, load.seconds));
   if (warmed.huge_after)
     output.print(", {:.1f} % in 2 MiB pages", 100 * *warmed.huge_after);
-  if (arguments.folios == FolioWish::huge && warmed.huge_before)
+  if (arguments.load.folios == FolioWish::huge && warmed.huge_before)
     output.print(" ({:.1f} % before)", 100 * *warmed.huge_before);
   output.print("\n");
   if (warmed.locked)
     output.print("{}: {} locked in memory until this process is stopped\n",
-                 printable(arguments.file), full_bytes(*warmed.locked));
+                 printable(arguments.load.file), full_bytes(*warmed.locked));
 }
 
 template <typename T>
@@ -207,7 +86,7 @@ void add_optional(Json& json, std::string_view name, const std::optional<T>& val
 void print_json(Output& output, const Arguments& arguments, const Warmed& warmed) {
   const LoadReport& load = warmed.load;
   Json json(output, 2);
-  json.begin_object().member("file", arguments.file);
+  json.begin_object().member("file", arguments.load.file);
   json.member("bytes", load.bytes).member("seconds", load.seconds);
   json.member("threads", load.threads);
   json.member("major_faults", load.major_faults);
@@ -233,7 +112,7 @@ void print_json(Output& output, const Arguments& arguments, const Warmed& warmed
 
 void tell_warnings(const Arguments& arguments, const Warmed& warmed) {
   for (const std::string& warning : warmed.load.warnings)
-    warn(fmt::format("{}: {}", arguments.file, warning));
+    warn(fmt::format("{}: {}", arguments.load.file, warning));
   warn_of_small_pages(arguments, warmed);
 }
 
@@ -264,11 +143,11 @@ Status check_lock(const Arguments& arguments, const WarmPlan& plan) {
 
 int lock_and_wait(const Arguments& arguments, const Model& model, Warmed& warmed) {
   const auto lock = lock_ranges(model, warmed.plan.ranges, arguments.lock);
-  if (!lock) return fail(Error(lock.error()).file(arguments.file), arguments.form);
+  if (!lock) return fail(Error(lock.error()).file(arguments.load.file), arguments.form);
   warmed.locked = lock->bytes();
   if (*warmed.locked < byte_count(warmed.plan.ranges))
     warn(fmt::format("{}: only {} of {} are locked: this process {}; {}",
-                     arguments.file, full_bytes(*warmed.locked),
+                     arguments.load.file, full_bytes(*warmed.locked),
                      full_bytes(byte_count(warmed.plan.ranges)),
                      lock_limit_text(memory_lock_limit()), how_to_raise_lock_limit()));
   tell_warnings(arguments, warmed);
@@ -284,14 +163,14 @@ int lock_and_wait(const Arguments& arguments, const Model& model, Warmed& warmed
 }
 
 int run_warm(const Arguments& arguments) {
-  auto plan = warm_plan(arguments.file, arguments.groups);
+  auto plan = warm_plan(arguments.load.file, arguments.groups);
   if (!plan) return fail(plan.error(), arguments.form);
   Warmed warmed;
   warmed.plan = *std::move(plan);
   if (const Status status = check_lock(arguments, warmed.plan); !status)
-    return fail(Error(status.error()).file(arguments.file), arguments.form);
+    return fail(Error(status.error()).file(arguments.load.file), arguments.form);
   warn_of_limit(arguments, warmed.plan);
-  const auto model = load_huge(arguments, warmed);
+  const auto model = load_into_memory(arguments.load, warmed);
   if (!model) return fail(model.error(), arguments.form);
   return arguments.lock == LockAmount::nothing
              ? report(arguments, warmed)
@@ -313,18 +192,18 @@ void add_lock(CLI::App& command, Arguments& arguments) {
 Command add_warm(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("warm", "Bring a file into memory");
-  add_file(*command, arguments->file);
+  add_file(*command, arguments->load.file);
   command
       ->add_option("--groups", arguments->groups,
                    "Only these groups of layers; * and ? as in 'weig ls'")
-      ->type_name("NAME...");
+      ->type_name("NAME");
   add_lock(*command, *arguments);
   command->add_flag_callback(
-      "--huge", [arguments] { arguments->folios = FolioWish::huge; },
+      "--huge", [arguments] { arguments->load.folios = FolioWish::huge; },
       "Drop what is in memory in small folios, where\nnobody maps it, and read it "
       "again in 2 MiB ones");
   command
-      ->add_option("--threads", arguments->threads,
+      ->add_option("--threads", arguments->load.threads,
                    "How many threads to use; 0, the default: one a CPU")
       ->check(whole_number(64))
       ->type_name("N");

@@ -182,6 +182,18 @@ def test_warm_takes_groups(weig, model):
     assert parts["other tensors"]["resident"] < 10 * MIB  # but for read-ahead
 
 
+def test_a_group_without_bytes_loads_nothing(weig, big_tmp):
+    source = big_tmp / "empty.safetensors"
+    tensors = {"a.0.w": ("U8", (0,), b""), "a.1.w": ("U8", (8 * MIB,), bytes(8 * MIB))}
+    source.write_bytes(safetensors_file.by_reference(tensors))
+    weig.ok("convert", source)
+    file = source.with_suffix(".weig")
+    page_cache.evict(file)
+    report = weig.ok("warm", file, "--groups", "a.0", "--json").json()
+    assert report["bytes"] == 0
+    assert page_cache.resident_share(file) < 0.1
+
+
 def test_a_wrong_group_is_refused(refused, model, safetensors):
     call = ["warm", model, "--groups", "layer.1"]
     refused(call, NOT_FOUND, model, "'layer.1'", "did you mean 'layers.1'?")
