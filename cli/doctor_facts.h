@@ -43,6 +43,7 @@ struct FileFacts {
   std::string path;
   std::uint64_t size = 0;
   Storage storage;
+  std::string mount_point;
   bool read_only_mount = false;
   std::string read_ahead_file;  // that sets it; empty: not known
   Residency residency;

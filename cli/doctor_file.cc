@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Facts about one file: where it lies, what of it is in memory, how it is made.
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -22,6 +24,22 @@ std::string read_ahead_file(const std::string& device) {
         "/sys/class/bdi/" + device + "/read_ahead_kb"})
     if (std::ifstream(path).good()) return path;
   return {};
+}
+
+// The folder where the file system of a file is mounted: above it, another begins. (A
+// folder mounted from the same file system is not told apart.)
+std::string mount_point_of(const std::string& path) {
+  std::error_code failed;
+  std::filesystem::path at = std::filesystem::canonical(path, failed);
+  const auto device = [](const std::filesystem::path& folder) -> dev_t {
+    struct stat status{};
+    return ::stat(folder.c_str(), &status) == 0 ? status.st_dev : dev_t{};
+  };
+  const dev_t here = device(at);
+  at = at.parent_path();
+  while (at.has_relative_path() && device(at.parent_path()) == here)
+    at = at.parent_path();
+  return at.string();
 }
 
 // What is known of file systems by their kernels; see docs/loading.md.
@@ -71,6 +89,10 @@ void add_large_folios(FileFacts& facts, const OpenOptions& options,
     facts.large_folios = true;
     return;
   }
+  if (facts.storage.in_memory && facts.size >= 2 * kPiece) {
+    facts.large_folios = false;  // all of it is there, and none of it huge
+    return;
+  }
   if (const auto piece = piece_to_try(facts.residency, facts.size))
     facts.large_folios = try_piece(facts.path, options, *piece);
   if (facts.large_folios) return;
@@ -109,6 +131,7 @@ Result<FileFacts> file_facts(const std::string& path, const SystemFacts& system)
   if (!storage) return std::move(storage).error();
   facts.storage = *std::move(storage);
   facts.read_ahead_file = read_ahead_file(facts.storage.device);
+  facts.mount_point = mount_point_of(path);
   struct statvfs mount{};
   facts.read_only_mount =
       ::statvfs(path.c_str(), &mount) == 0 && (mount.f_flag & ST_RDONLY) != 0;

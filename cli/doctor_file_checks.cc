@@ -87,15 +87,18 @@ Found large_folios(const SystemFacts& system, const FileFacts* file) {
     return Finding{
         .verdict = Verdict::note,
         .says = fmt::format("not known whether {} keeps files in 2 MiB folios", where)};
-  return Finding{
+  Finding finding{
       .verdict = Verdict::slows,
       .says =
           fmt::format("{} keeps files in small folios ({}): a warm load takes about "
                       "a page fault for 64 KiB instead of one for 2 MiB",
                       where, how),
-      .advice =
-          "a copy of the file on xfs, or on ext4 with Linux 6.16 or newer; for "
-          "tmpfs, the mount option huge=advise"};
+      .advice = "a copy of the file on xfs, or on ext4 with Linux 6.16 or newer"};
+  if (file->storage.file_system == "tmpfs") {
+    finding.command = as_root(system, remount_huge(file->mount_point, file->path));
+    finding.advice.clear();
+  }
+  return finding;
 }
 
 Found read_ahead(const SystemFacts& system, const FileFacts* file) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // weig evict: makes the kernel drop a file from memory, and tells what stays and why.
+#include <weig/host.h>
 #include <weig/page_cache.h>
 
 #include <memory>
@@ -28,6 +29,7 @@ struct Eviction {
   std::optional<std::uint64_t> before;  // bytes in memory; nothing: unknown
   std::optional<std::uint64_t> after;
   std::optional<Holders> holders;  // looked for where something stayed, or may have
+  std::string reason;              // why; empty if nothing did
 };
 
 std::optional<std::uint64_t> resident(const PageCache& cache) {
@@ -45,7 +47,11 @@ Result<Eviction> evict_and_look(const std::string& file) {
   eviction.file_size = after->file_size;
   eviction.before = resident(*before);
   eviction.after = resident(*after);
-  if (eviction.after != 0U) eviction.holders = holders_of(file);
+  if (eviction.after == 0U) return eviction;
+  eviction.holders = holders_of(file);
+  eviction.reason = holders_text(*eviction.holders);
+  if (const auto storage = storage_of(file); storage && storage->in_memory)
+    eviction.reason = storage->file_system + " keeps files in memory";
   return eviction;
 }
 
@@ -53,13 +59,13 @@ void print_text(Output& output, const Arguments& arguments, const Eviction& evic
   const std::string file = printable(arguments.file);
   if (!eviction.before || !eviction.after) {
     output.print("{}: dropped what nobody maps; unknown how much stays: {}; {}\n", file,
-                 why_unknown(arguments.file), holders_text(*eviction.holders));
+                 why_unknown(arguments.file), eviction.reason);
     return;
   }
   output.print("{}: {} of {} were in memory, {} are now", file,
                short_bytes(*eviction.before), short_bytes(eviction.file_size),
                *eviction.after == 0 ? "none" : short_bytes(*eviction.after));
-  if (eviction.holders) output.print(": {}", holders_text(*eviction.holders));
+  if (!eviction.reason.empty()) output.print(": {}", eviction.reason);
   output.print("\n");
 }
 
@@ -75,7 +81,7 @@ void print_json(Output& output, const Arguments& arguments, const Eviction& evic
   member(json, "resident_before", eviction.before);
   member(json, "resident_after", eviction.after);
   json.key("reason");
-  eviction.holders ? json.value(holders_text(*eviction.holders)) : json.null();
+  eviction.reason.empty() ? json.null() : json.value(eviction.reason);
   json.key("held_by").begin_array();
   if (eviction.holders)
     for (const Holder& holder : eviction.holders->found)

@@ -7,6 +7,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
@@ -73,16 +74,17 @@ std::uint64_t locked_bytes(const std::string& folder, const Identity& file) {
   return kib * 1024;
 }
 
-// What a process maps of a file; nothing where it may not be looked at.
+// What a process maps of a file, nothing if it has just ended; no holder where it may
+// not be looked at.
 std::optional<Holder> look_at(int process, const Identity& file) {
   const std::string folder = fmt::format("/proc/{}", process);
-  std::ifstream maps(folder + "/maps");
-  if (!maps) return {};
   Holder holder{.process = process, .name = {}};
+  errno = 0;
+  std::ifstream maps(folder + "/maps");
+  if (!maps && (errno == EACCES || errno == EPERM)) return {};
   for (std::string line; std::getline(maps, line);)
     if (const auto mapped = map_line(line); mapped && file.is(*mapped))
       holder.mapped += mapped->bytes;
-  if (maps.bad()) return {};
   if (holder.mapped == 0) return holder;
   std::ifstream(folder + "/comm") >> holder.name;
   holder.locked = locked_bytes(folder, file);
@@ -128,9 +130,8 @@ std::string holders_text(const Holders& holders) {
   }
   if (!text.empty()) return text;
   if (holders.hidden > 0)
-    return fmt::format(
-        "no process that maps it was found, but {} of other users may not be looked at",
-        counted(holders.hidden, "process"));
+    return fmt::format("no process that maps it was found, but {} may not be looked at",
+                       counted(holders.hidden, "process"));
   return "no process maps it: it may be in use by reads or writes right now";
 }
 

@@ -17,7 +17,7 @@ struct Holder {
 
 struct Holders {
   std::vector<Holder> found;
-  unsigned hidden = 0;  // processes that we may not look at
+  unsigned hidden = 0;  // processes that may not be looked at
 };
 
 // All processes but this one.

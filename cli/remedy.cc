@@ -43,6 +43,13 @@ std::string raise_memory(const MemoryLimit& memory, std::uint64_t bytes) {
       memory.source + (first ? "/memory.limit_in_bytes" : "/memory.max"));
 }
 
+std::string remount_huge(const std::string& mount_point, const std::string& path) {
+  const std::string file = shell_word(path);
+  const std::string copy = shell_word(path + ".copy");
+  return fmt::format("mount -o remount,huge=always {} && cp -p {} {} && mv {} {}",
+                     shell_word(mount_point), file, copy, copy, file);
+}
+
 std::string convert_to_weig(const std::string& path) {
   std::filesystem::path target(path);
   target.replace_extension(".weig");

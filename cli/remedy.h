@@ -29,6 +29,9 @@ std::string raise_limit(const SystemFacts& system, LimitName name, std::uint64_t
 // Raises the limit of a cgroup so that it can hold so many bytes more than its use.
 std::string raise_memory(const MemoryLimit& memory, std::uint64_t bytes);
 
+// Makes a tmpfs give new files huge pages, and makes a file anew there.
+std::string remount_huge(const std::string& mount_point, const std::string& path);
+
 // Converts a file to one beside it.
 std::string convert_to_weig(const std::string& path);
 

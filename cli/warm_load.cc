@@ -70,7 +70,9 @@ Status drop_known_small(const WarmOptions& options, Warmed& warmed) {
   if (!residency->cache.known) return {};
   const ResidentBytes bytes = resident_bytes(*residency, warmed.plan.ranges);
   warmed.huge_before = share(bytes.huge, bytes.bytes);
-  if (bytes.small == 0) return {};
+  const auto storage = storage_of(options.file);
+  const bool droppable = storage && !storage->in_memory;
+  if (bytes.small == 0 || !droppable) return {};
   return drop(options.file, small_pieces(*residency, warmed.plan.ranges), warmed);
 }
 
@@ -86,8 +88,7 @@ Result<std::vector<FileRange>> small_ranges(const std::string& file,
 // Whether a load has come out in small pages that another may mend: not where others
 // hold them, nor where the file system cannot.
 bool wants_another_try(const WarmOptions& options, const Warmed& warmed) {
-  if (options.folios == FolioWish::leave || !warmed.load.huge_mapped) return false;
-  if (!has_small_pages(warmed.load)) return false;
+  if (options.folios == FolioWish::leave || !has_small_pages(warmed.load)) return false;
   const auto storage = storage_of(options.file);
   return warmed.stayed == 0 && storage && !storage->remote && !storage->in_memory;
 }

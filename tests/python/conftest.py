@@ -87,8 +87,8 @@ def slow_mount(big_tmp):
 
 @pytest.fixture
 def very_slow_mount(big_tmp):
-    """As a busy one is: 30 ms a request."""
-    with mounted_slowly(big_tmp, 30) as mount:
+    """As a busy one is: 15 ms a request."""
+    with mounted_slowly(big_tmp, 15) as mount:
         yield mount
 
 

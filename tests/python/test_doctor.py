@@ -302,6 +302,25 @@ def test_a_read_only_mount(weig, doctor, model, folder):
     assert "mounted read-only" in out and "in memory after" in out
 
 
+def test_a_tmpfs_of_small_pages(weig, doctor, model, folder):
+    mounted = folder / "memory"
+    mounted.mkdir()
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "huge=never", "none", mounted], check=True
+    )
+    try:
+        file = Path(shutil.copy(model, mounted))
+        assert_mended(
+            weig, doctor, "large folios", file, says=["tmpfs", "small folios"]
+        )
+        assert file.read_bytes() == model.read_bytes()
+        evicted = weig.ok("evict", file).text
+        assert "tmpfs keeps files in memory" in evicted
+    finally:
+        subprocess.run(["umount", mounted], check=True)
+        mounted.rmdir()
+
+
 def test_a_remote_file_system(weig, doctor, model, big_tmp, slow_mount):
     point, _ = slow_mount
     name = f"weig-test-remote-{os.getpid()}.weig"
