@@ -24,11 +24,12 @@ namespace {
 
 constexpr const char* kExitStatuses = R"(Exit status:
    0  success                      7  the output is there already
-   2  cannot open a file           8  the system failed to read or write
-   3  not a sound file             9  asked for something that cannot be
-   4  data differs from its digest 10 over a limit that an option can raise
-   5  needs what is not supported  11 out of memory
-   6  no tensor of that name       64 wrong usage
+   1  doctor: loading would break  8  the system failed to read or write
+   2  cannot open a file           9  asked for something that cannot be
+   3  not a sound file             10 over a limit that an option can raise
+   4  data differs from its digest 11 out of memory
+   5  needs what is not supported  64 wrong usage
+   6  no tensor of that name
  130 after Ctrl-C, 143 after SIGTERM, 141 when the reader of a pipe is gone
 
 'weig COMMAND --help' explains a command, 'man weig' everything.)";
@@ -130,9 +131,10 @@ int run(int argc, const char* const* argv) {
                          "Show versions, and the formats read and written");
     app.require_subcommand(1);
     app.footer(kExitStatuses);
-    const std::vector<Command> commands{add_convert(app), add_info(app),
-                                        add_ls(app),      add_get(app),
-                                        add_verify(app),  add_export(app)};
+    const std::vector<Command> commands{
+        add_convert(app), add_info(app),   add_ls(app),        add_get(app),
+        add_verify(app),  add_export(app), add_residency(app), add_warm(app),
+        add_evict(app),   add_doctor(app)};
     return parse_and_run(app, commands, arguments(argc, argv));
   } catch (const std::bad_alloc&) {
     return fail(Error(Code::no_memory, "out of memory"), Form::text);

@@ -9,9 +9,11 @@
 #include <wchar.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 namespace weig::cli {
@@ -64,6 +66,19 @@ std::size_t columns(Stream stream) {
   return size.ws_col;
 }
 
+bool terminal_is_utf8() {
+  // The first that is set decides, as in setlocale(3).
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == 0) continue;
+    std::string locale(value);
+    std::ranges::transform(locale, locale.begin(),
+                           [](unsigned char c) { return std::tolower(c); });
+    return locale.find("utf-8") != locale.npos || locale.find("utf8") != locale.npos;
+  }
+  return false;
+}
+
 void prepare_process() {
   // Opened the wrong way round on purpose: using them fails, as it would have closed.
   for (int number = 0; number <= 2; ++number)
@@ -84,6 +99,18 @@ void set_unfinished_file(std::string_view path) noexcept {
 }
 
 int stop_signal() noexcept { return stopped_by; }
+
+int wait_for_stop() noexcept {
+  // Blocked while the flag is looked at, so that none comes in between unseen.
+  sigset_t stops;
+  sigset_t before;
+  sigemptyset(&stops);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&stops, signal);
+  ::sigprocmask(SIG_BLOCK, &stops, &before);
+  while (stopped_by == 0) ::sigsuspend(&before);
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  return stopped_by;
+}
 
 std::size_t character_columns(char32_t code) {
   // Not the user's locale: files are UTF-8 whatever the environment says.

@@ -16,6 +16,9 @@ bool is_terminal(Stream stream);
 // Columns of the terminal, or 80 where there is none.
 std::size_t columns(Stream stream);
 
+// Whether the user's terminal is told to speak UTF-8.
+bool terminal_is_utf8();
+
 // Makes the process fit to write files: standard streams that are closed cannot become
 // the descriptor of a model file, a closed pipe or a size limit is an error of write()
 // instead of sudden death, and Ctrl-C, SIGTERM and SIGHUP only raise a flag.
@@ -27,6 +30,9 @@ void set_unfinished_file(std::string_view path) noexcept;
 
 // The signal that asked the process to stop, or 0.
 int stop_signal() noexcept;
+
+// Waits until a signal asks the process to stop; returns it.
+int wait_for_stop() noexcept;
 
 // Terminal columns of one character; 1 where the host does not know.
 std::size_t character_columns(char32_t code);

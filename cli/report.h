@@ -15,6 +15,7 @@ namespace weig::cli {
 enum class Form { text, json };
 
 // Statuses that are not a weig::Code. 128 + n: ended by signal n, as shells count.
+inline constexpr int kFindingsStatus = 1;  // weig doctor: loading would break here
 inline constexpr int kUsageStatus = 64;
 inline constexpr int kSignalStatus = 128;
 inline constexpr int kReaderGoneStatus = 141;

@@ -10,12 +10,13 @@ _weig() {
 
   if ((COMP_CWORD == 1)); then
     mapfile -t COMPREPLY < <(compgen -W \
-      "convert info ls get verify export $options --version" -- "$word")
+      "convert info ls get verify export residency warm evict doctor $options
+       --version" -- "$word")
     return
   fi
 
   case $before in
-    --threads | --max-header-bytes | --slice)
+    --threads | --max-header-bytes | --slice | --groups)
       # A value that only its user knows; without this, files would be offered.
       compopt +o default +o bashdefault
       return
@@ -40,6 +41,12 @@ _weig() {
       ;;
     export)
       options+=' -f --force --json'
+      ;;
+    warm)
+      options+=' --groups --lock --lock-what-fits --huge --threads --json'
+      ;;
+    residency | evict | doctor)
+      options+=' --json'
       ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include <weig/error.h>
+#include <weig/file_range.h>
 #include <weig/progress.h>
 
 namespace weig {
@@ -50,6 +51,9 @@ struct LoadOptions {
   // 0: by the CPUs that this process may use (affinity and cgroup). At most 64.
   unsigned threads = 0;
   Fallback fallback = Fallback::read;
+  // Which bytes of the file, in order and apart from each other; empty: all. Parts are
+  // populated or streamed, automatic populates them; LoadWay::read reads all.
+  std::vector<FileRange> ranges = {};
   // For LoadWay::stream it is called by a thread of ours.
   Progress progress = nullptr;
 };

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <weig/error.h>
+#include <weig/file_range.h>
 
 namespace weig {
 
@@ -37,8 +39,13 @@ enum class Folios { tell, leave };
 // maps the pieces that are in memory for a moment. Fails with cannot_open.
 Result<PageCache> page_cache(const std::string& path, Folios folios = Folios::leave);
 
-// Writes back what is dirty and asks the kernel to drop the file's pages. Pages that a
-// process has mapped stay: page_cache() tells what is left. Fails with cannot_open, io.
-Status evict(const std::string& path);
+// Which bytes of the file are in memory, page by page, in order; nothing where the
+// kernel does not tell. Fails with cannot_open.
+Result<std::optional<std::vector<FileRange>>> resident_ranges(const std::string& path);
+
+// Writes back what is dirty and asks the kernel to drop the file's pages, or those of
+// some ranges. Pages that a process has mapped stay: page_cache() tells what is left.
+// Fails with cannot_open, io.
+Status evict(const std::string& path, std::span<const FileRange> ranges = {});
 
 }  // namespace weig

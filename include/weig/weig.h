@@ -5,9 +5,11 @@
 #include <weig/convert.h>
 #include <weig/dtype.h>
 #include <weig/error.h>
+#include <weig/file_range.h>
 #include <weig/format.h>
 #include <weig/host.h>
 #include <weig/load.h>
+#include <weig/memory_lock.h>
 #include <weig/metadata.h>
 #include <weig/model.h>
 #include <weig/page_cache.h>

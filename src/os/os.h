@@ -66,8 +66,8 @@ class InputFile {
   // Holds on to the file without having it open. Empty where there is no /proc.
   Descriptor anchor() const noexcept;
 
-  // Writes back what is dirty, and asks the kernel to drop the file's pages.
-  Status drop_cache() const;
+  // Writes back what is dirty, and asks the kernel to drop the file's pages in a range.
+  Status drop_cache(std::uint64_t offset, std::uint64_t length) const;
 
   // Hints; failure is not an error. No read-ahead: for reading a few places. Soon:
   // start reading a range into the page cache, no more than that.
@@ -108,11 +108,10 @@ class Mapping {
   // Asks for huge pages from `offset` (rounded up to a page) on. A hint; false where
   // the system refuses it.
   bool advise_huge(std::uint64_t offset) noexcept;
-  // No reading ahead of a fault or around it in [0, end); and again as usual. Hints.
-  void expect_random(std::uint64_t end) noexcept;
-  void expect_nothing(std::uint64_t end) noexcept;
+  // No read-ahead and no reading around a fault in a range. A hint.
+  void expect_random(std::uint64_t offset, std::uint64_t length) const noexcept;
 
-  // Makes the pages of a range present and mapped, for reading. `offset` on a page.
+  // Makes the pages that hold a range present and mapped, for reading.
   // Fails with corrupt where the file ends before, with io and with no_memory;
   // unsupported where the kernel cannot (before Linux 5.14).
   Status populate(std::uint64_t offset, std::uint64_t length) const;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "os/os.h"
@@ -28,8 +29,12 @@ void InputFile::expect_sequential() const noexcept {
   ::posix_fadvise(descriptor_.number(), 0, 0, POSIX_FADV_SEQUENTIAL);
 }
 void InputFile::will_need(std::uint64_t offset, std::uint64_t length) const noexcept {
-  ::posix_fadvise(descriptor_.number(), static_cast<off_t>(offset),
-                  static_cast<off_t>(length), POSIX_FADV_WILLNEED);
+  // A call reads no more than the read-ahead, and says nothing of the rest.
+  constexpr std::uint64_t kLeastReadAhead = std::uint64_t{128} << 10;
+  for (std::uint64_t at = 0; at < length; at += kLeastReadAhead)
+    ::posix_fadvise(descriptor_.number(), static_cast<off_t>(offset + at),
+                    static_cast<off_t>(std::min(kLeastReadAhead, length - at)),
+                    POSIX_FADV_WILLNEED);
 }
 
 namespace {
@@ -58,11 +63,13 @@ Result<InputFile> InputFile::open_again(const Descriptor& anchor, std::string pa
   return adopt(std::move(descriptor), std::move(path));
 }
 
-Status InputFile::drop_cache() const {
+Status InputFile::drop_cache(std::uint64_t offset, std::uint64_t length) const {
+  if (length == 0) return {};  // which would mean: to the end
   // Pages that are not yet written cannot be dropped.
   if (::fdatasync(descriptor_.number()) != 0 && errno != EINVAL && errno != EROFS)
     return system_error(Code::io, "write back the file", errno).file(path_);
-  const int failed = ::posix_fadvise(descriptor_.number(), 0, 0, POSIX_FADV_DONTNEED);
+  const int failed = ::posix_fadvise(descriptor_.number(), static_cast<off_t>(offset),
+                                     static_cast<off_t>(length), POSIX_FADV_DONTNEED);
   if (failed)
     return system_error(Code::io, "drop the file's pages", failed).file(path_);
   return {};
@@ -73,16 +80,15 @@ bool Mapping::advise_huge(std::uint64_t offset) noexcept {
   return ::madvise(data_ + offset, size_ - offset, MADV_HUGEPAGE) == 0;
 }
 
-void Mapping::expect_random(std::uint64_t end) noexcept {
-  ::madvise(data_, end, MADV_RANDOM);
-}
-void Mapping::expect_nothing(std::uint64_t end) noexcept {
-  ::madvise(data_, end, MADV_NORMAL);
+void Mapping::expect_random(std::uint64_t offset, std::uint64_t length) const noexcept {
+  ::madvise(data_ + offset, length, MADV_RANDOM);
 }
 
 Status Mapping::populate(std::uint64_t offset, std::uint64_t length) const {
   constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, of linux/mman.h since 5.14
-  while (::madvise(data_ + offset, length, kPopulateRead) != 0) {
+  const std::uint64_t first =
+      align_down(offset, static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
+  while (::madvise(data_ + first, length + (offset - first), kPopulateRead) != 0) {
     switch (errno) {
       case EINTR:
         continue;

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <utility>
 
 #include "core/try.h"
 #include "os/host.h"
@@ -92,13 +93,12 @@ bool mincore_is_true(const InputFile& file) {
   return (capabilities & kActAsOwner) != 0;
 }
 
-// Calls take(offset, resident bytes) for each piece of 2 MiB, by mincore.
+// Calls take(offset, length, pages) for each stretch of the file with mincore's answer,
+// a byte a page. False where that is not to be had, or not to be believed.
 template <typename Take>
 bool by_mincore(const InputFile& file, Take take) {
-  constexpr std::uint64_t kPiece = PageCache::kPieceBytes;
   if (!mincore_is_true(file)) return false;
-  const std::uint64_t page = page_size();
-  std::vector<unsigned char> pages(kMincoreStep / page);
+  std::vector<unsigned char> pages(kMincoreStep / page_size());
   for (std::uint64_t begin = 0; begin < file.size(); begin += kMincoreStep) {
     const std::uint64_t length = std::min(kMincoreStep, file.size() - begin);
     void* at = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file.descriptor(),
@@ -107,15 +107,26 @@ bool by_mincore(const InputFile& file, Take take) {
     const bool told = ::mincore(at, length, pages.data()) == 0;
     ::munmap(at, length);
     if (!told) return false;
+    take(begin, length, pages);
+  }
+  return true;
+}
+
+// Calls take(resident bytes) for each piece of 2 MiB, in order.
+template <typename Take>
+bool pieces_by_mincore(const InputFile& file, Take take) {
+  constexpr std::uint64_t kPiece = PageCache::kPieceBytes;
+  const std::uint64_t page = page_size();
+  return by_mincore(file, [&](std::uint64_t, std::uint64_t length,
+                              const std::vector<unsigned char>& pages) {
     for (std::uint64_t piece = 0; piece < length; piece += kPiece) {
       const std::uint64_t end = std::min(piece + kPiece, length);
       std::uint64_t resident = 0;
       for (std::uint64_t i = piece; i < end; i += page)
         if (pages[i / page] & 1) resident += std::min(page, end - i);
-      take(begin + piece, resident);
+      take(resident);
     }
-  }
-  return true;
+  });
 }
 
 // FilePmdMapped and the like of the mappings that overlap `range`, from smaps: slower,
@@ -153,8 +164,8 @@ std::optional<std::uint64_t> resident_bytes(const InputFile& file) {
   if (const auto cached = cachestat(file, 0, file.size()))
     return std::min(*cached, file.size());
   std::uint64_t sum = 0;
-  const auto add = [&](std::uint64_t, std::uint64_t resident) { sum += resident; };
-  if (!by_mincore(file, add)) return {};
+  if (!pieces_by_mincore(file, [&](std::uint64_t resident) { sum += resident; }))
+    return {};
   return sum;
 }
 
@@ -215,23 +226,24 @@ namespace weig {
 namespace {
 
 // Maps the pieces that are wholly in memory, where no fault reads anything, and looks
-// which of them one page-table entry maps.
-Status tell_folios(const os::InputFile& file, PageCache& cache) {
-  WEIG_TRY_ASSIGN(mapping, os::Mapping::of_file(file, file.size()));
-  mapping.expect_random(mapping.size());
+// which of them one page-table entry maps. Without room to map them, none is told.
+void tell_folios(const os::InputFile& file, PageCache& cache) {
+  auto mapped = os::Mapping::of_file(file, file.size());
+  if (!mapped) return;
+  os::Mapping mapping = *std::move(mapped);
+  mapping.expect_random(0, mapping.size());
   volatile const std::byte* data = mapping.data();
   constexpr std::uint64_t kPiece = PageCache::kPieceBytes;
   for (std::size_t i = 0; i < cache.pieces.size(); ++i)
     if (cache.pieces[i].resident == kPiece) static_cast<void>(data[i * kPiece]);
   const auto huge = os::huge_mapped_ranges(mapping.bytes());
-  if (!huge) return {};
+  if (!huge) return;
   for (PageCache::Piece& piece : cache.pieces)
     if (piece.resident == kPiece) piece.folio = PageCache::Folio::small;
   for (const os::ByteRange& range : *huge)
     for (std::uint64_t at = range.begin; at < range.end; at += kPiece)
       if (cache.pieces[at / kPiece].resident == kPiece)
         cache.pieces[at / kPiece].folio = PageCache::Folio::huge;
-  return {};
 }
 
 }  // namespace
@@ -241,7 +253,7 @@ Result<PageCache> page_cache(const std::string& path, Folios folios) {
   WEIG_TRY_ASSIGN(file, os::InputFile::open(path));
   PageCache cache;
   cache.file_size = file.size();
-  const auto take = [&](std::uint64_t, std::uint64_t resident) {
+  const auto take = [&](std::uint64_t resident) {
     cache.pieces.push_back({.resident = static_cast<std::uint32_t>(resident)});
     cache.resident += resident;
   };
@@ -251,22 +263,44 @@ Result<PageCache> page_cache(const std::string& path, Folios folios) {
     const std::uint64_t length = std::min(kPiece, file.size() - at);
     const auto cached = os::cachestat(file, at, length);
     by_cachestat = cached.has_value();
-    if (cached) take(at, std::min(*cached, length));
+    if (cached) take(std::min(*cached, length));
   }
   if (!by_cachestat) {
     cache.pieces.clear();
     cache.resident = 0;
-    cache.known = os::by_mincore(file, take);
+    cache.known = os::pieces_by_mincore(file, take);
     if (!cache.known) cache.pieces.clear();
   }
   if (folios == Folios::tell && cache.known && file.size() >= kPiece)
-    WEIG_TRY(tell_folios(file, cache));
+    tell_folios(file, cache);
   return cache;
 }
 
-Status evict(const std::string& path) {
+Result<std::optional<std::vector<FileRange>>> resident_ranges(const std::string& path) {
   WEIG_TRY_ASSIGN(file, os::InputFile::open(path));
-  return file.drop_cache();
+  const std::uint64_t page = os::page_size();
+  std::vector<FileRange> found;
+  const auto take = [&](std::uint64_t begin, std::uint64_t length,
+                        const std::vector<unsigned char>& pages) {
+    for (std::uint64_t i = 0; i < length; i += page) {
+      if (!(pages[i / page] & 1)) continue;
+      const FileRange here{begin + i, begin + std::min(i + page, length)};
+      if (!found.empty() && found.back().end == here.begin)
+        found.back().end = here.end;
+      else
+        found.push_back(here);
+    }
+  };
+  if (!os::by_mincore(file, take)) return std::optional<std::vector<FileRange>>();
+  return std::optional(std::move(found));
+}
+
+Status evict(const std::string& path, std::span<const FileRange> ranges) {
+  WEIG_TRY_ASSIGN(file, os::InputFile::open(path));
+  if (ranges.empty()) return file.drop_cache(0, file.size());
+  for (const FileRange& range : ranges)
+    WEIG_TRY(file.drop_cache(range.begin, range.size()));
+  return {};
 }
 
 }  // namespace weig

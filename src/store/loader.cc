@@ -63,6 +63,24 @@ std::optional<Samples> sample(const os::InputFile& file) {
   return samples;
 }
 
+// What to load of a mapping: [begin, end), or the parts of it that are asked for.
+std::vector<FileRange> clipped(const std::vector<FileRange>& ranges,
+                               std::uint64_t begin, std::uint64_t end) {
+  if (ranges.empty()) return {{begin, end}};
+  std::vector<FileRange> parts;
+  for (const FileRange& range : ranges) {
+    const FileRange part{std::max(range.begin, begin), std::min(range.end, end)};
+    if (part.begin < part.end) parts.push_back(part);
+  }
+  return parts;
+}
+
+std::uint64_t sum_of(const std::vector<FileRange>& ranges) {
+  std::uint64_t sum = 0;
+  for (const FileRange& range : ranges) sum += range.size();
+  return sum;
+}
+
 LoadFacts facts_of(const os::InputFile& file) {
   LoadFacts facts{.bytes = file.size(),
                   .resident = os::resident_bytes(file),
@@ -101,6 +119,8 @@ std::optional<LoadWay> load_way_named(std::string_view name) noexcept {
 Choice decide(const os::InputFile& file, const LoadOptions& options) {
   switch (options.way) {
     case LoadWay::automatic: {
+      if (!options.ranges.empty())
+        return {.way = LoadWay::populate, .reason = "only parts are asked for"};
       LoadFacts facts = facts_of(file);
       if (wants_samples(facts)) facts.samples = sample(file);
       return choose_way(facts);
@@ -119,10 +139,13 @@ Loader::Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
     : file_(std::move(file)),
       mapping_(mapping),
       fill_(fill),
-      begin_(begin),
+      ranges_(clipped(fill ? std::vector<FileRange>() : options.ranges, begin,
+                      mapping.size())),
+      total_(sum_of(ranges_)),
       piece_(fill ? kReadPiece : kPopulatePiece),
       progress_(options.progress),
-      next_(align_down(begin, piece_)) {
+      next_(ranges_.empty() ? mapping.size()
+                            : align_down(ranges_.front().begin, piece_)) {
   if (fill) file_.expect_sequential();
   report_.asked = options.way;
   report_.way = choice.way;
@@ -131,11 +154,22 @@ Loader::Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
   report_.direct_io = choice.direct_io && file_.use_direct_io();
   if (choice.direct_io && !report_.direct_io)
     warn("there is no direct I/O here: the file is read through the page cache");
-  const std::uint64_t pieces = (mapping.size() - begin) / piece_ + 1;
+  const std::uint64_t pieces = total_ / piece_ + 1;
   unsigned threads = options.threads;
   if (threads == 0) threads = std::max(usable_cpus(), fill ? kReadThreads : 1);
   report_.threads =
       static_cast<unsigned>(std::min<std::uint64_t>({threads, pieces, kMostThreads}));
+  if (!fill && !ranges_.empty() && ranges_.front().begin < os::kHugePage)
+    read_front_alone();
+}
+
+// Opening has read the file's first pages one by one, so that no huge page fits over
+// them. Left to itself, the kernel would read what lies around them in small pages, and
+// go on so for tens of megabytes.
+void Loader::read_front_alone() {
+  const std::uint64_t length = std::min(os::kHugePage, mapping_.size());
+  file_.will_need(0, length);
+  mapping_.expect_random(0, length);
 }
 
 Loader::~Loader() { stop(); }
@@ -170,12 +204,12 @@ bool Loader::step_done(std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     done = report_.bytes += bytes;
   }
-  if (!stop_ && !goes_on(progress_, done, mapping_.size() - begin_))
+  if (!stop_ && !goes_on(progress_, done, total_))
     fail(Error(Code::cancelled, "loading was stopped"));
   return !stop_;
 }
 
-Status Loader::load_piece(std::uint64_t begin, std::uint64_t end) {
+Status Loader::load_step(std::uint64_t begin, std::uint64_t end) {
   if (fill_) return file_.read(begin, {fill_ + begin, end - begin});
   if (!touch_) {
     const Status status = mapping_.populate(begin, end - begin);
@@ -187,21 +221,31 @@ Status Loader::load_piece(std::uint64_t begin, std::uint64_t end) {
   return {};
 }
 
+// Loads the part of a piece that is asked for; false where it is time to stop.
+bool Loader::load_part(FileRange part, std::uint64_t step) {
+  for (std::uint64_t at = part.begin; at < part.end; at += step) {
+    const std::uint64_t length = std::min(step, part.end - at);
+    if (Status status = load_step(at, at + length); !status) {
+      fail(std::move(status).error());
+      return false;
+    }
+    if (!step_done(length)) return false;
+  }
+  return true;
+}
+
 // What each thread does: takes the next piece in file order until there is none.
 void Loader::work() {
   bool slow = false;
   while (!stop_) {
     const std::uint64_t piece = next_.fetch_add(piece_);
     if (piece >= mapping_.size()) return;
-    const std::uint64_t begin = std::max(piece, begin_);
-    const std::uint64_t end = std::min(piece + piece_, mapping_.size());
     const auto start = Clock::now();
     const std::uint64_t step = slow && !fill_ ? kSlowStep : piece_;
-    for (std::uint64_t at = begin; at < end; at += step) {
-      const std::uint64_t length = std::min(step, end - at);
-      if (Status status = load_piece(at, at + length); !status)
-        return fail(std::move(status).error());
-      if (!step_done(length)) return;
+    for (const FileRange& range : ranges_) {
+      const FileRange part{std::max(range.begin, piece),
+                           std::min(range.end, piece + piece_)};
+      if (part.begin < part.end && !load_part(part, step)) return;
     }
     slow = Clock::now() - start > kSlow;
   }

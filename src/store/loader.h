@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "os/os.h"
 #include "store/policy.h"
@@ -24,8 +25,9 @@ Choice decide(const os::InputFile& file, const LoadOptions& options);
 // One load, running or ended. Not movable: its threads know where it is.
 class Loader {
  public:
-  // Loads [begin, end of mapping) of `file` into `mapping`, both of which must outlive
-  // the Loader. Populates a mapping of the file; fills one of our own memory.
+  // Loads [begin, end of mapping) of `file` into `mapping`, which must outlive the
+  // Loader: populates a mapping of the file, or the ranges of it that `options` name;
+  // fills one of our own memory (`fill`).
   Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
          std::uint64_t begin, const LoadOptions& options, const Choice& choice);
   Loader(const Loader&) = delete;
@@ -47,16 +49,19 @@ class Loader {
   LoadReport report() const;
 
  private:
+  void read_front_alone();
   void work();
-  Status load_piece(std::uint64_t begin, std::uint64_t end);
+  bool load_part(FileRange part, std::uint64_t step);
+  Status load_step(std::uint64_t begin, std::uint64_t end);
   bool step_done(std::uint64_t bytes);
   void fail(Error error);
 
   os::InputFile file_;
   const os::Mapping& mapping_;
-  std::byte* const fill_;  // null: populate
-  const std::uint64_t begin_;
-  const std::uint64_t piece_;  // bytes that a thread takes at a time
+  std::byte* const fill_;                // null: populate
+  const std::vector<FileRange> ranges_;  // what to load
+  const std::uint64_t total_;            // bytes of it
+  const std::uint64_t piece_;            // bytes that a thread takes at a time
   const Progress progress_;
   std::atomic<std::uint64_t> next_;
   std::atomic<bool> stop_ = false;

@@ -22,8 +22,8 @@
 namespace weig {
 namespace {
 
-// Fronts below this are read ahead exactly, so that opening leaves no more than the
-// front resident; longer ones are worth 2 MiB pages of their own.
+// Fronts up to this are read exactly, so that opening leaves no more than the front
+// resident; longer ones are worth 2 MiB pages of their own.
 constexpr std::uint64_t kSmallFront = os::kHugePage;
 
 // Converts in memory what is in the other byte order. Ranges are equal or disjoint, and
@@ -107,6 +107,13 @@ Result<os::Mapping> memory_for(std::uint64_t bytes) {
   return os::Mapping::anonymous(bytes);
 }
 
+// How much of a front of `begin` bytes is likely not padding. Not proven yet: a hint.
+std::uint64_t used_bytes(const disk::Header& header, std::uint64_t begin) {
+  constexpr std::uint64_t kSections = 4096;  // room for any number of known ones
+  const bool in_front = header.section_offset > 0 && header.section_offset < begin;
+  return in_front ? std::min(begin, header.section_offset + kSections) : begin;
+}
+
 ViewOptions view_options(const OpenOptions& options) {
   return {.validation = options.validation,
           .unsealed = options.unsealed,
@@ -121,8 +128,12 @@ Status Model::Backing::map(const os::InputFile& file, std::uint64_t front_bytes,
   front = front_bytes;
   WEIG_TRY(map_or_read(file, options.part == Part::metadata ? front_bytes : file.size(),
                        options));
+  const bool small = front_bytes <= kSmallFront;
+  // Else a fault in it would read what lies around, in small pages that stay small.
+  if (small && !own_memory)
+    mapping.expect_random(0, std::min(front_bytes, mapping.size()));
   if (options.huge_pages == HugePages::advise && !own_memory &&
-      !mapping.advise_huge(front_bytes < kSmallFront ? kSmallFront : 0))
+      !mapping.advise_huge(small ? kSmallFront : 0))
     warnings.push_back("the system refuses huge pages (MADV_HUGEPAGE)");
   return {};
 }
@@ -162,10 +173,9 @@ Result<View> Model::Backing::claim_weig(const os::InputFile& file, Bytes first,
   // Not proven yet: no more than a length to map, at most the file's.
   const std::uint64_t begin =
       std::clamp<std::uint64_t>(header.data_offset, sizeof(disk::Header), file.size());
-  const bool small = begin < kSmallFront;
-  if (small) file.will_need(0, begin);
+  if (begin <= kSmallFront && options.validation == Validation::full)
+    file.will_need(0, used_bytes(header, begin));
   WEIG_TRY(map(file, begin, options));
-  if (small && !own_memory) mapping.expect_random(begin);
   // Proven below, on several threads if it is worth it.
   ViewOptions lazy = rules;
   lazy.validation = Validation::lazy;
@@ -178,7 +188,6 @@ Result<View> Model::Backing::claim_weig(const os::InputFile& file, Bytes first,
                 lazy));
   if (options.validation == Validation::full)
     WEIG_TRY(detail::ViewAccess::check_structure(view, run_in_parallel));
-  if (small && !own_memory) mapping.expect_nothing(begin);
   return std::move(view);
 }
 

@@ -4,9 +4,12 @@
 The command is the one that the environment variable WEIG_COMMAND names.
 """
 
+import contextlib
 import os
 import shutil
+import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import hypothesis
@@ -14,6 +17,9 @@ import pytest
 
 import safetensors_file
 from command import CODE_NAMES, Weig, list_tree
+
+# Programs that tests start, built with the unit tests.
+PROGRAMS = Path(os.environ.get("WEIG_TEST_PROGRAMS", "build/release/tests")).resolve()
 
 # The same examples in every run, and no folder of earlier ones.
 hypothesis.settings.register_profile(
@@ -30,12 +36,60 @@ def weig():
     return Weig(os.path.abspath(path))
 
 
+@pytest.fixture(scope="session")
+def weig_for_all(weig):
+    """The command where every user can start it."""
+    folder = Path(tempfile.mkdtemp(prefix="weig-command-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    shutil.copy(weig.path, folder / "weig")
+    yield Weig(str(folder / "weig"))
+    shutil.rmtree(folder)
+
+
 @pytest.fixture
 def big_tmp():
     """A folder on a disk, for files too large for a /tmp in memory."""
     folder = tempfile.mkdtemp(prefix="weig-test-", dir="/var/tmp")
     yield Path(folder)
     shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def mounted_slowly(folder, milliseconds):
+    """Shows a folder through FUSE, every request so late. Gives the mount point and a
+    function that gives the (offset, size) of the requests so far."""
+    point, log = folder / "slow", folder / "requests"
+    point.mkdir()
+    command = [PROGRAMS / "weig_slow_mount", folder, point, str(milliseconds), log]
+    with subprocess.Popen(command) as server:
+        deadline = time.monotonic() + 10
+        while not os.path.ismount(point):
+            assert server.poll() is None and time.monotonic() < deadline, "cannot mount"
+            time.sleep(0.01)
+
+        def requests():
+            lines = log.read_text().splitlines() if log.exists() else []
+            log.unlink(missing_ok=True)
+            return [tuple(map(int, line.split())) for line in lines]
+
+        try:
+            yield point, requests
+        finally:
+            subprocess.run(["umount", point], check=True)
+
+
+@pytest.fixture
+def slow_mount(big_tmp):
+    """As network file systems are: 5 ms a request."""
+    with mounted_slowly(big_tmp, 5) as mount:
+        yield mount
+
+
+@pytest.fixture
+def very_slow_mount(big_tmp):
+    """As a busy one is: 15 ms a request."""
+    with mounted_slowly(big_tmp, 15) as mount:
+        yield mount
 
 
 @pytest.fixture(scope="session")

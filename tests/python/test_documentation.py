@@ -19,7 +19,10 @@ PAGES = {
         "fish": "cli/completions/weig.fish",
     }.items()
 }
-COMMANDS = ("convert", "info", "ls", "get", "verify", "export")
+COMMANDS = (
+    "convert", "info", "ls", "get", "verify", "export",
+    "residency", "warm", "evict", "doctor",
+)  # fmt: skip
 
 
 def options_of(help_text):

@@ -264,28 +264,6 @@ def test_residency_of_others_files_is_unknown(model, program_for_all, cold):
 # A slow, remote file system.
 
 
-@pytest.fixture
-def slow_mount(big_tmp):
-    """Shows a folder through FUSE, every request 5 ms late. Yields the mount point and
-    a function that gives the (offset, size) of the requests so far."""
-    point, log = big_tmp / "slow", big_tmp / "requests"
-    point.mkdir()
-    server = subprocess.Popen([PROGRAMS / "weig_slow_mount", big_tmp, point, "5", log])
-    deadline = time.monotonic() + 10
-    while not os.path.ismount(point):
-        assert server.poll() is None and time.monotonic() < deadline, "cannot mount"
-        time.sleep(0.01)
-
-    def requests():
-        lines = log.read_text().splitlines() if log.exists() else []
-        log.unlink(missing_ok=True)
-        return [tuple(map(int, line.split())) for line in lines]
-
-    yield point, requests
-    subprocess.run(["umount", point], check=True)
-    server.wait(timeout=10)
-
-
 def test_a_remote_file_is_read_by_large_requests(model, slow_mount):
     point, requests = slow_mount
     report = load(point / model.name)

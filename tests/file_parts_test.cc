@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts of a file: loaded, looked at and dropped by themselves; and locked memory.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <weig/memory_lock.h>
+#include <weig/model.h>
+#include <weig/page_cache.h>
+
+#include <utility>
+
+#include "image.h"
+
+namespace weig::test {
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+// 24 MiB of weights in a file that lies on a disk, not in a /tmp in memory.
+class FileParts : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::uint64_t shape[] = {8 * kMiB};
+    const std::vector<std::byte> bytes(8 * kMiB, std::byte{1});
+    std::vector<TensorData> tensors;
+    for (const char* name : {"l.0.w", "l.1.w", "l.2.w"})
+      tensors.push_back({{.name = name, .dtype = Dtype::u8, .shape = shape}, bytes});
+    ASSERT_TRUE(save(path_, tensors));
+    ASSERT_TRUE(evict(path_));
+  }
+  void TearDown() override { ::unlink(path_.c_str()); }
+
+  std::uint64_t resident() const {
+    std::uint64_t sum = 0;
+    const auto ranges = resident_ranges(path_).value();
+    for (const FileRange& range : ranges.value()) sum += range.size();
+    return sum;
+  }
+  // Of the ranges in memory, those bytes that lie in [begin, end).
+  std::uint64_t resident_in(std::uint64_t begin, std::uint64_t end) const {
+    std::uint64_t sum = 0;
+    const auto ranges = resident_ranges(path_).value();
+    for (const FileRange& range : ranges.value())
+      if (range.begin < end && range.end > begin)
+        sum += std::min(range.end, end) - std::max(range.begin, begin);
+    return sum;
+  }
+
+  const std::string path_ = "/var/tmp/weig-parts-" + std::to_string(::getpid());
+};
+
+TEST_F(FileParts, a_cold_file_has_no_resident_ranges) { EXPECT_EQ(resident(), 0u); }
+
+TEST_F(FileParts, resident_ranges_agree_with_the_page_cache) {
+  ASSERT_TRUE(Model::open(
+      path_, {.load = {.way = LoadWay::populate, .ranges = {{5 * kMiB, 6 * kMiB}}}}));
+  // The cache counts whole pages, and the file's last one is not whole.
+  EXPECT_NEAR(static_cast<double>(resident()),
+              static_cast<double>(page_cache(path_).value().resident), 4096);
+  EXPECT_GT(resident(), 0u);
+}
+
+TEST_F(FileParts, populates_ranges_alone) {
+  const std::vector<FileRange> ranges{{4 * kMiB + 123, 5 * kMiB},
+                                      {20 * kMiB, 21 * kMiB}};
+  std::uint64_t told = 0;
+  const Progress progress = [&](std::uint64_t, std::uint64_t total) {
+    told = total;
+    return true;
+  };
+  const Model model =
+      Model::open(
+          path_,
+          {.load = {.way = LoadWay::populate, .ranges = ranges, .progress = progress}})
+          .value();
+  EXPECT_EQ(model.load_report().bytes, 2 * kMiB - 123);
+  EXPECT_EQ(told, 2 * kMiB - 123);
+  for (const FileRange& range : ranges)
+    EXPECT_EQ(resident_in(range.begin, range.end), range.size());
+  // What the kernel reads ahead stays near.
+  EXPECT_EQ(resident_in(12 * kMiB, 16 * kMiB), 0u);
+}
+
+TEST_F(FileParts, automatic_populates_ranges) {
+  const Model model =
+      Model::open(path_, {.load = {.way = LoadWay::automatic, .ranges = {{0, kMiB}}}})
+          .value();
+  EXPECT_EQ(model.load_report().way, LoadWay::populate);
+  EXPECT_EQ(model.load_report().bytes, kMiB);
+}
+
+TEST_F(FileParts, ranges_end_with_the_file) {
+  const Model model =
+      Model::open(path_, {.load = {.way = LoadWay::populate,
+                                   .ranges = {{24 * kMiB, 1000 * kMiB}}}})
+          .value();
+  EXPECT_EQ(model.load_report().bytes, model.file_size() - 24 * kMiB);
+  EXPECT_EQ(Model::open(path_, {.load = {.way = LoadWay::populate,
+                                         .ranges = {{1000 * kMiB, 1001 * kMiB}}}})
+                .value()
+                .load_report()
+                .bytes,
+            0u);
+}
+
+TEST_F(FileParts, populating_a_cold_file_makes_huge_pages) {
+  const Model model = Model::open(path_, {.load = {.way = LoadWay::populate}}).value();
+  const LoadReport report = model.load_report();
+  ASSERT_TRUE(report.huge_mapped);
+  if (*report.huge_mapped == 0) GTEST_SKIP() << "no large folios here";
+  // All but the first and the last 2 MiB.
+  EXPECT_GE(*report.huge_mapped + 4 * kMiB, model.file_size());
+}
+
+TEST_F(FileParts, evicts_ranges_alone) {
+  {
+    const Model loaded =
+        Model::open(path_, {.load = {.way = LoadWay::populate}}).value();
+  }
+  const std::vector<FileRange> ranges{{4 * kMiB, 6 * kMiB}};
+  ASSERT_TRUE(evict(path_, ranges));
+  EXPECT_EQ(resident_in(4 * kMiB, 6 * kMiB), 0u);
+  EXPECT_EQ(resident_in(6 * kMiB, 24 * kMiB), 18 * kMiB);
+}
+
+TEST_F(FileParts, an_empty_range_evicts_nothing) {
+  {
+    const Model loaded =
+        Model::open(path_, {.load = {.way = LoadWay::populate}}).value();
+  }
+  const std::uint64_t before = resident();
+  ASSERT_TRUE(evict(path_, std::vector<FileRange>{{4 * kMiB, 4 * kMiB}}));
+  EXPECT_EQ(resident(), before);
+}
+
+TEST(MemoryLock, counts_whole_pages_and_gives_them_back) {
+  std::vector<std::byte> memory(64 << 10);
+  const std::uint64_t before = memory_lock_limit().locked;
+  {
+    MemoryLock lock;
+    ASSERT_TRUE(lock.add({memory.data() + 5000, 1}));
+    EXPECT_EQ(lock.bytes(), 4096u);
+    EXPECT_EQ(memory_lock_limit().locked, before + 4096);
+    MemoryLock moved = std::move(lock);
+    EXPECT_EQ(moved.bytes(), 4096u);
+    EXPECT_EQ(memory_lock_limit().locked, before + 4096);
+  }
+  EXPECT_EQ(memory_lock_limit().locked, before);
+}
+
+// In a process of its own, which gives up the right to lock any amount.
+TEST(MemoryLock, above_the_limit_nothing_is_locked) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit small{65536, 65536};
+    ::setrlimit(RLIMIT_MEMLOCK, &small);
+    if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) ::_exit(2);
+    const std::uint64_t before = memory_lock_limit().locked;
+    std::vector<std::byte> memory(1 << 20);
+    MemoryLock lock;
+    const Status status = lock.add(memory);
+    const LockLimit limit = memory_lock_limit();
+    const bool right = !status && status.error().code() == Code::limit &&
+                       lock.bytes() == 0 && limit.locked == before && !limit.ignored &&
+                       limit.soft == 65536u;
+    ::_exit(right ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace weig::test
