@@ -130,9 +130,9 @@ int run(int argc, const char* const* argv) {
                          "Show versions, and the formats read and written");
     app.require_subcommand(1);
     app.footer(kExitStatuses);
-    const std::vector<Command> commands{add_convert(app), add_info(app),
-                                        add_ls(app),      add_get(app),
-                                        add_verify(app),  add_export(app)};
+    const std::vector<Command> commands{
+        add_convert(app), add_info(app),   add_ls(app),   add_get(app),
+        add_verify(app),  add_export(app), add_bench(app)};
     return parse_and_run(app, commands, arguments(argc, argv));
   } catch (const std::bad_alloc&) {
     return fail(Error(Code::no_memory, "out of memory"), Form::text);

@@ -18,5 +18,6 @@ Command add_ls(CLI::App& app);
 Command add_get(CLI::App& app);
 Command add_verify(CLI::App& app);
 Command add_export(CLI::App& app);
+Command add_bench(CLI::App& app);
 
 }  // namespace weig::cli

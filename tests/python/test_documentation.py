@@ -19,7 +19,7 @@ PAGES = {
         "fish": "cli/completions/weig.fish",
     }.items()
 }
-COMMANDS = ("convert", "info", "ls", "get", "verify", "export")
+COMMANDS = ("convert", "info", "ls", "get", "verify", "export", "bench")
 
 
 def options_of(help_text):
