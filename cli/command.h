@@ -22,5 +22,6 @@ Command add_residency(CLI::App& app);
 Command add_warm(CLI::App& app);
 Command add_evict(CLI::App& app);
 Command add_doctor(CLI::App& app);
+Command add_bench(CLI::App& app);
 
 }  // namespace weig::cli

@@ -10,15 +10,24 @@ _weig() {
 
   if ((COMP_CWORD == 1)); then
     mapfile -t COMPREPLY < <(compgen -W \
-      "convert info ls get verify export residency warm evict doctor $options
+      "convert info ls get verify export bench residency warm evict doctor $options
        --version" -- "$word")
     return
   fi
 
   case $before in
-    --threads | --max-header-bytes | --slice | --groups)
+    --threads | --max-header-bytes | --slice | --groups | --rounds)
       # A value that only its user knows; without this, files would be offered.
       compopt +o default +o bashdefault
+      return
+      ;;
+    --ways | --states)
+      # The last of a list between commas.
+      local names='map stream populate read auto copy buffer plain' known=
+      [[ $before == --states ]] && names='cold warm'
+      [[ $word == *,* ]] && known=${word%,*},
+      compopt +o default +o bashdefault -o nospace
+      mapfile -t COMPREPLY < <(compgen -P "$known" -W "$names" -- "${word##*,}")
       return
       ;;
   esac
@@ -47,6 +56,10 @@ _weig() {
       ;;
     residency | evict | doctor)
       options+=' --json'
+      ;;
+    bench)
+      options+=' --ways --states --rounds --threads --fresh --html -f --force'
+      options+=' --accept-unsealed --accept-unknown-dtypes --json'
       ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")

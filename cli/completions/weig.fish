@@ -5,7 +5,7 @@ function __weig_in
     __fish_seen_subcommand_from $argv
 end
 
-set -l commands convert info ls get verify export residency warm evict doctor
+set -l commands convert info ls get verify export bench residency warm evict doctor
 set -l none "not __fish_seen_subcommand_from $commands"
 
 complete -c weig -s h -l help -d 'Explain this'
@@ -16,6 +16,7 @@ complete -c weig -n "$none" -f -a ls -d 'List tensors, one line each'
 complete -c weig -n "$none" -f -a get -d 'Print or write a tensor\'s values'
 complete -c weig -n "$none" -f -a verify -d 'Check every byte against the digests'
 complete -c weig -n "$none" -f -a export -d 'Turn a WEIG file back into safetensors'
+complete -c weig -n "$none" -f -a bench -d 'Measure how fast a file loads here'
 
 complete -c weig -n "$none" -f -a residency -d 'Show how much is in memory'
 complete -c weig -n "$none" -f -a warm -d 'Bring a file into memory'
@@ -24,11 +25,11 @@ complete -c weig -n "$none" -f -a doctor -d 'Say what will slow or break loading
 
 complete -c weig -n "__weig_in $commands" -l json -d 'Print JSON, errors too'
 complete -c weig -n '__weig_in convert get' -s o -l output -r -F -d 'What to write'
-complete -c weig -n '__weig_in convert get export' -s f -l force \
+complete -c weig -n '__weig_in convert get export bench' -s f -l force \
     -d 'Replace the output if it is there already'
-complete -c weig -n '__weig_in info ls get verify' -l accept-unsealed \
+complete -c weig -n '__weig_in info ls get verify bench' -l accept-unsealed \
     -d 'Open minimal files too'
-complete -c weig -n '__weig_in info ls get verify' -l accept-unknown-dtypes \
+complete -c weig -n '__weig_in info ls get verify bench' -l accept-unknown-dtypes \
     -d 'Open files with unknown element types'
 
 complete -c weig -n '__weig_in convert' -l lenient \
@@ -45,9 +46,17 @@ complete -c weig -n '__weig_in get' -l raw -d 'Bytes as they are stored'
 complete -c weig -n '__weig_in get' -l widen -d 'Widen types that NumPy lacks'
 complete -c weig -n '__weig_in get' -l all -d 'Print all values of a large tensor'
 
-complete -c weig -n '__weig_in verify warm' -l threads -x -d 'How many threads to use'
 
 complete -c weig -n '__weig_in warm' -l groups -x -d 'Only these groups of layers'
 complete -c weig -n '__weig_in warm' -l lock -d 'Keep it in memory until stopped'
 complete -c weig -n '__weig_in warm' -l lock-what-fits -d 'Keep what the limit allows'
 complete -c weig -n '__weig_in warm' -l huge -d 'Read small pieces again as 2 MiB ones'
+complete -c weig -n '__weig_in verify bench warm' -l threads -x -d 'How many threads to use'
+
+complete -c weig -n '__weig_in bench' -l ways -x -d 'Which, between commas' \
+    -a '(__fish_append , map stream populate read auto copy buffer plain)'
+complete -c weig -n '__weig_in bench' -l states -x -d 'Cold, warm, or both' \
+    -a '(__fish_append , cold warm)'
+complete -c weig -n '__weig_in bench' -l rounds -x -d 'How many runs of each'
+complete -c weig -n '__weig_in bench' -l fresh -d 'Also with memory that lay idle'
+complete -c weig -n '__weig_in bench' -l html -r -F -d 'Write a page with plots too'

@@ -90,6 +90,32 @@ def very_slow_mount(big_tmp):
     """As a busy one is: 15 ms a request."""
     with mounted_slowly(big_tmp, 15) as mount:
         yield mount
+@pytest.fixture
+def memory_cgroup():
+    """A cgroup with a memory limit, of whichever version there is."""
+    version_1 = Path("/sys/fs/cgroup/memory")
+    root = version_1 if version_1.is_dir() else Path("/sys/fs/cgroup")
+    group = root / f"weig-test-{os.getpid()}"
+    group.mkdir()
+
+    class Group:
+        def __call__(self, limit):
+            name = "memory.limit_in_bytes" if root == version_1 else "memory.max"
+            (group / name).write_text(str(limit))
+
+        @staticmethod
+        def enter():
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+
+    yield Group()
+    for _ in range(50):  # until the last process in it is gone for good
+        try:
+            group.rmdir()
+            break
+        except OSError:
+            time.sleep(0.02)
+    else:
+        pytest.fail(f"{group} cannot be removed")
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ PAGES = {
 }
 COMMANDS = (
     "convert", "info", "ls", "get", "verify", "export",
-    "residency", "warm", "evict", "doctor",
+    "bench", "residency", "warm", "evict", "doctor",
 )  # fmt: skip
 
 

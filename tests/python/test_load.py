@@ -185,34 +185,6 @@ def test_the_tightest_memory_limit_counts(model, memory_cgroup):
     assert "found 420" in run.stderr and "has available" in run.stderr
 
 
-@pytest.fixture
-def memory_cgroup():
-    """A cgroup with a memory limit, of whichever version there is."""
-    version_1 = Path("/sys/fs/cgroup/memory")
-    root = version_1 if version_1.is_dir() else Path("/sys/fs/cgroup")
-    group = root / f"weig-test-{os.getpid()}"
-    group.mkdir()
-
-    class Group:
-        def __call__(self, limit):
-            name = "memory.limit_in_bytes" if root == version_1 else "memory.max"
-            (group / name).write_text(str(limit))
-
-        @staticmethod
-        def enter():
-            (group / "cgroup.procs").write_text(str(os.getpid()))
-
-    yield Group()
-    for _ in range(50):  # until the last process in it is gone for good
-        try:
-            group.rmdir()
-            break
-        except OSError:
-            time.sleep(0.02)
-    else:
-        pytest.fail(f"{group} cannot be removed")
-
-
 def test_a_thread_count_follows_the_cpus(model):
     def on_one_cpu():
         os.sched_setaffinity(0, {next(iter(os.sched_getaffinity(0)))})
