@@ -1,16 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// claim_load FILE: loads a model the weig way. The file is mapped and claimed; then
-// every page of every tensor is touched, since what nobody touched is not loaded.
+// claim_load FILE [WAY [THREADS]]: loads a model the weig way: it is claimed, loaded as
+// WAY says (map: not at all), and then every page of every tensor is touched on THREADS
+// threads, since what nobody touched is not loaded. Default: map, one thread.
 #include <weig/model.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <string>
 
 #include "loaded.h"
 
+namespace {
+
+int fail(const weig::Error& error) {
+  return std::fprintf(stderr, "%s\n", error.message().c_str()), 1;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
-  if (argc != 2) return std::fputs("usage: claim_load FILE\n", stderr), 64;
-  const auto model = weig::Model::open(argv[1]);
-  if (!model) return std::fprintf(stderr, "%s\n", model.error().message().c_str()), 1;
-  for (const auto& tensor : model->tensors()) bench::touch_pages(tensor->bytes());
-  bench::report_loaded(model->mapped());
+  const auto way = weig::load_way_named(argc > 2 ? argv[2] : "map");
+  const unsigned long threads = argc > 3 ? std::strtoul(argv[3], nullptr, 10) : 1;
+  if (argc < 2 || argc > 4 || !way || threads == 0)
+    return std::fputs("usage: claim_load FILE [WAY [THREADS]]\n", stderr), 64;
+
+  auto model = weig::Model::open(argv[1], {.load = {.way = *way}});
+  if (!model) return fail(model.error());
+  const auto report = model->wait();
+  if (!report) return fail(report.error());
+  for (const std::string& warning : report->warnings)
+    std::fprintf(stderr, "claim_load: %s\n", warning.c_str());
+
+  std::vector<std::span<const std::byte>> tensors;
+  tensors.reserve(model->size());
+  for (const auto& tensor : model->tensors()) tensors.push_back(tensor->bytes());
+  bench::touch_pages(tensors, static_cast<unsigned>(threads));
+  bench::report_loaded(model->mapped(), std::string(weig::load_way_name(report->way)));
 }

@@ -7,12 +7,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <span>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace bench {
 
@@ -23,6 +26,29 @@ inline void touch_pages(std::span<const std::byte> bytes) {
   const std::size_t first = reinterpret_cast<std::uintptr_t>(bytes.data()) % kPage;
   for (std::size_t i = 0; i < bytes.size(); i += i ? kPage : kPage - first)
     static_cast<void>(data[i]);
+}
+
+// The same for all of `ranges`, on as many threads: each takes the next piece, cut
+// where a 2 MiB page ends, so that they work in file order and no page is faulted by
+// two.
+inline void touch_pages(const std::vector<std::span<const std::byte>>& ranges,
+                        unsigned threads) {
+  constexpr std::size_t kPiece = std::size_t{2} << 20;
+  std::vector<std::span<const std::byte>> pieces;
+  for (std::span<const std::byte> rest : ranges)
+    while (!rest.empty()) {
+      const std::size_t into = reinterpret_cast<std::uintptr_t>(rest.data()) % kPiece;
+      const std::size_t length = std::min(rest.size(), kPiece - into);
+      pieces.push_back(rest.first(length));
+      rest = rest.subspan(length);
+    }
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < pieces.size(); i = next++) touch_pages(pieces[i]);
+  };
+  std::vector<std::jthread> others(threads > 1 ? threads - 1 : 0);
+  for (std::jthread& thread : others) thread = std::jthread(work);
+  work();
 }
 
 // The figure of a line "Name:  123 kB" of a file in /proc, or 0.
@@ -38,7 +64,7 @@ inline std::uint64_t anonymous_bytes() {
   return kib * 1024;
 }
 
-// Bytes of [begin, end) that are mapped in 2 MiB pieces.
+// Bytes of `mapping` that are mapped in 2 MiB pieces: of a file, or of own memory.
 inline std::uint64_t huge_mapped_bytes(std::span<const std::byte> mapping) {
   const auto begin = reinterpret_cast<std::uintptr_t>(mapping.data());
   std::ifstream smaps("/proc/self/smaps");
@@ -49,14 +75,18 @@ inline std::uint64_t huge_mapped_bytes(std::span<const std::byte> mapping) {
     unsigned long to = 0;
     if (std::sscanf(line.c_str(), "%lx-%lx ", &from, &to) == 2)
       inside = from < begin + mapping.size() && to > begin;
-    if (inside) kib += kib_of(line, "FilePmdMapped") + kib_of(line, "ShmemPmdMapped");
+    if (!inside) continue;
+    for (const char* kind : {"FilePmdMapped", "ShmemPmdMapped", "AnonHugePages"})
+      kib += kib_of(line, kind);
   }
   return std::min<std::uint64_t>(kib * 1024, mapping.size());
 }
 
 // To be called once all is loaded: one line at once, for who holds the clock, then a
-// line of figures. `mapping` is the file's mapping, where there is one.
-inline void report_loaded(std::span<const std::byte> mapping = {}) {
+// line of figures. `mapping` is the file's mapping, where there is one; `way` is how it
+// was loaded, where that was chosen.
+inline void report_loaded(std::span<const std::byte> mapping = {},
+                          const std::string& way = "") {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   std::puts("loaded");
@@ -65,9 +95,11 @@ inline void report_loaded(std::span<const std::byte> mapping = {}) {
                           ? 0
                           : static_cast<double>(huge_mapped_bytes(mapping)) /
                                 static_cast<double>(mapping.size());
-  std::printf("{\"major\": %ld, \"minor\": %ld, \"anonymous\": %llu, \"huge\": %.4f}\n",
-              usage.ru_majflt, usage.ru_minflt,
-              static_cast<unsigned long long>(anonymous_bytes()), huge);
+  std::printf(
+      "{\"major\": %ld, \"minor\": %ld, \"anonymous\": %llu, \"huge\": %.4f, "
+      "\"way\": \"%s\"}\n",
+      usage.ru_majflt, usage.ru_minflt,
+      static_cast<unsigned long long>(anonymous_bytes()), huge, way.c_str());
 }
 
 }  // namespace bench

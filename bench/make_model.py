@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes safetensors files to measure with.
-#   make_model.py transformer FILE   4.6 GB: ten layers of a 7-billion model, fp16
-#   make_model.py small COUNT FILE   COUNT tensors of 64 bytes
+#   make_model.py transformer LAYERS FILE   layers of a 7-billion model, fp16; 10 are
+#                                           4.6 GB, all 32 of them 13.5 GB
+#   make_model.py small COUNT FILE          COUNT tensors of 64 bytes
+#   make_model.py sparse BYTES FILE         one tensor of zeros that take no space
 import json
 import math
 import os
@@ -9,13 +11,13 @@ import random
 import struct
 import sys
 
-HIDDEN, INNER, WORDS, LAYERS = 4096, 11008, 32000, 10
+HIDDEN, INNER, WORDS = 4096, 11008, 32000
 PIECE = 32 << 20
 
 
-def transformer():
+def transformer(layers):
     yield "model.embed_tokens.weight", [WORDS, HIDDEN]
-    for layer in range(LAYERS):
+    for layer in range(layers):
         prefix = f"model.layers.{layer}."
         yield prefix + "input_layernorm.weight", [HIDDEN]
         yield prefix + "mlp.down_proj.weight", [HIDDEN, INNER]
@@ -33,16 +35,22 @@ def small(count):
         yield f"model.layers.{i // 8}.mlp.w{i % 8}.weight", [16]
 
 
-def write(path, dtype, width, tensors):
+def header_of(dtype, width, tensors):
+    """The front of a file with these tensors, and how many bytes of data follow it."""
     header, end = {"__metadata__": {"format": "pt"}}, 0
     for name, shape in tensors:
         begin, end = end, end + width * math.prod(shape)
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text, end
+
+
+def write(path, dtype, width, tensors):
+    front, end = header_of(dtype, width, tensors)
     noise = random.Random(1).randbytes(min(PIECE, end))
     with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
+        file.write(front)
         for begin in range(0, end, PIECE):
             piece = struct.pack("<Q", begin) + noise[8:]  # no two pieces alike
             file.write(piece[: end - begin])
@@ -50,7 +58,17 @@ def write(path, dtype, width, tensors):
         os.fsync(file.fileno())
 
 
-if sys.argv[1] == "transformer":
-    write(sys.argv[2], "F16", 2, transformer())
+def write_sparse(path, size):
+    front, end = header_of("U8", 1, [("zeros", [size])])
+    with open(path, "wb") as file:
+        file.write(front)
+        file.truncate(len(front) + end)
+
+
+kind, number, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+if kind == "transformer":
+    write(path, "F16", 2, transformer(number))
+elif kind == "small":
+    write(path, "F32", 4, small(number))
 else:
-    write(sys.argv[3], "F32", 4, small(int(sys.argv[2])))
+    write_sparse(path, number)

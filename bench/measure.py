@@ -52,6 +52,14 @@ def resident_share(path):
     return None if failed else pages.raw.count(1) / len(pages)
 
 
+def available_memory():
+    """Bytes that can be had without swapping, page cache counted in."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    raise SystemExit("/proc/meminfo tells no MemAvailable")
+
+
 def make_cold(path):
     with open(path, "rb") as file:
         os.fsync(file.fileno())  # pages not yet written cannot be dropped
@@ -69,6 +77,13 @@ def may_drop_caches():
     return os.access("/proc/sys/vm/drop_caches", os.W_OK)
 
 
+def back_memory(size, kept):
+    """Makes free memory backed: one and a half times `size`, or as much as there is
+    beside `kept` bytes of page cache."""
+    most = available_memory() - kept - (1 << 30)
+    run([program("back_memory"), str(max(1 << 20, min(size * 3 // 2, most)))])
+
+
 def prepare(path, state, memory="backed"):
     """Makes the file cold or warm and free memory backed or fresh. Returns whether the
     file's state is proven."""
@@ -80,7 +95,8 @@ def prepare(path, state, memory="backed"):
     if memory == "fresh":
         time.sleep(5)
     else:
-        run([program("back_memory"), str(os.path.getsize(path) * 3 // 2)])
+        size = os.path.getsize(path)
+        back_memory(size, size if state == "warm" else 0)
     make(path)  # backing memory can cost a warm file some pages
     return resident_share(path) == (1 if state == "warm" else 0)
 

@@ -69,7 +69,7 @@ for round_number in range(rounds):
     for way in in_turn(WAYS, round_number):
         make_warm(WAYS[way][-1])
         output = subprocess.run(WAYS[way], check=True, capture_output=True, text=True)
-        open_seconds, name_seconds, count = output.stdout.split()
+        open_seconds, name_seconds, count = output.stdout.split()[:3]
         assert int(count) == COUNT
         opened[way].append(float(open_seconds))
         named[way].append(float(open_seconds) + float(name_seconds))
