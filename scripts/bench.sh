@@ -1,16 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Measures what the documentation claims, says of each target whether it is met, and
-# leaves the texts in build/bench. All, or the parts named: open peers convert verify
-# load. About half an hour, 20 GB of space under ${TMPDIR:-/var/tmp}, and a machine that
+# leaves the texts in build/bench. The parts named, or: open peers convert verify load
+# ways steady. About an hour, 20 GB of space under ${TMPDIR:-/var/tmp}, and a machine that
 # does nothing else; as root also with fresh memory. Fails where a target is missed.
-# ROUNDS and FRESH_ROUNDS say how often things are measured.
+# ROUNDS and FRESH_ROUNDS say how often things are measured, LAYERS how large the model is
+# (10: 4.6 GB).
+#
+# Only if named: peers-load, the same model loaded by other packages (an hour and a half,
+# 45 GB; WITH_LLAMA=1 also compiles llama-cpp-python), and seven-billion, a model of 13.5
+# GB loaded once in every way (40 GB).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-(($#)) || set -- open peers convert verify load
+(($#)) || set -- open peers convert verify load ways steady
 for part in "$@"; do
   case $part in
-    open|peers|convert|verify|load) ;;
+    open|peers|convert|verify|load|ways|steady|peers-load|seven-billion) ;;
     *) echo "bench: no such part: $part" >&2; exit 64 ;;
   esac
 done
@@ -26,13 +31,19 @@ log=$({ cmake --preset release -DWEIG_BUILD_BENCH=ON &&
 
 results=build/bench
 mkdir -p "$results"
-stamp=$(sha256sum bench/requirements.txt)
-if [[ $(cat "$results/venv/stamp" 2>/dev/null) != "$stamp" ]]; then
-  .venv/bin/python -m venv --clear "$results/venv"
-  "$results/venv/bin/pip" install -qq --disable-pip-version-check --no-deps \
-    -r bench/requirements.txt
-  echo "$stamp" >"$results/venv/stamp"
-fi
+# A Python environment of its own in a folder, with what files of requirements list.
+make_venv() {
+  local venv=$1 stamp
+  shift
+  stamp=$(cat "$@" | sha256sum)
+  if [[ $(cat "$venv/stamp" 2>/dev/null) != "$stamp" ]]; then
+    echo "bench: making $venv"
+    .venv/bin/python -m venv --clear "$venv"
+    "$venv/bin/pip" install -qq --disable-pip-version-check --no-deps "${@/#/-r}"
+    echo "$stamp" >"$venv/stamp"
+  fi
+}
+make_venv "$results/venv" bench/requirements.txt
 
 scratch=$(mktemp -d "${TMPDIR:-/var/tmp}/weig-bench.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
@@ -41,10 +52,40 @@ model=$scratch/model.weig
 export TMPDIR=$scratch PYTHONDONTWRITEBYTECODE=1
 
 python() { "$results/venv/bin/python" "$@"; }
-need_source() { [[ -e $source ]] || python bench/make_model.py transformer "$source"; }
+need_source() {
+  [[ -e $source ]] ||
+    python bench/make_model.py transformer "${LAYERS:-10}" "$source"
+}
 need_model() {
   need_source
   [[ -e $model ]] || build/release/bin/weig convert "$source" -o "$model" >/dev/null
+}
+
+seven_billion() {
+  local large=$scratch/large
+  rm -f "$source" "$model"
+  python bench/make_model.py transformer "${LAYERS:-32}" "$large.safetensors"
+  build/release/bin/weig convert "$large.safetensors" -o "$large.weig" >/dev/null
+  python bench/ways.py "$large.safetensors" "$large.weig" "${ROUNDS:-1}" \
+    "${FRESH_ROUNDS:-1}" table
+  rm -f "$large".*
+}
+
+peers_load() {
+  local lists=(bench/peers/requirements.txt) kinds=(zt pt flashpack tensors npy gguf)
+  local peers=$results/peers-venv json=$results/peers.json
+  if [[ ${WITH_LLAMA:-} ]]; then
+    lists+=(bench/peers/requirements-compiled.txt)
+    kinds+=(llama)
+  fi
+  make_venv "$peers" "${lists[@]}" >&2
+  need_model
+  "$peers/bin/python" bench/peers/files.py "$source" "$scratch" "${kinds[@]}" >&2
+  "$peers/bin/python" bench/peers_load.py "$source" "$model" "$rounds" "$json"
+  mkdir "$scratch/small"
+  "$peers/bin/python" bench/peers_small.py "$scratch/small" "$rounds" "$json"
+  "$peers/bin/python" bench/peers_plot.py "$json" "$results/peers.svg"
+  rm -rf "$scratch"/{small,model.{zt,pt,flashpack,tensors,npy,gguf,llama}}
 }
 
 measure() {
@@ -57,6 +98,12 @@ measure() {
             python bench/verify.py "$model" "$rounds" ;;
     load) need_model
           python bench/load.py "$source" "$model" "$rounds" ;;
+    ways) need_model
+          python bench/ways.py "$source" "$model" "$rounds" "$fresh_rounds" ;;
+    steady) need_model
+            python bench/steady.py "$model" "$scratch" "$rounds" ;;
+    peers-load) peers_load ;;
+    seven-billion) seven_billion ;;
   esac
 }
 
@@ -69,7 +116,7 @@ printf '\n== targets\n\n'
 {
   echo "$(uname -srm), $(nproc) CPUs, $(stat -f -c %T "$scratch"), $(date -u +%F)"
   for part in "$@"; do
-    grep -hE '^(PASS|FAIL) ' "$results/$part.txt" || true
+    grep -hE '^(PASS|FAIL|lost) ' "$results/$part.txt" || true
   done
 } | tee "$results/targets.txt"
 ! grep -q '^FAIL' "$results/targets.txt"

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all peers' tensors are touched with: the same code, on as many threads, as in
 // the programs in C++. A library, for ctypes.
-#include "../loaded.h"
+#include "loaded.h"
 
-extern "C" __attribute__((visibility("default"))) void touch_all(
-    const std::byte* const* data, const std::size_t* sizes, std::size_t count,
-    unsigned threads);
+extern "C" void touch_all(const std::byte* const* data, const std::size_t* sizes,
+                          std::size_t count, unsigned threads);
 
 void touch_all(const std::byte* const* data, const std::size_t* sizes,
                std::size_t count, unsigned threads) {
