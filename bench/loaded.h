@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -18,6 +19,9 @@
 #include <vector>
 
 namespace bench {
+
+// When this program began: the system has started it and loaded its libraries.
+inline const auto begun = std::chrono::steady_clock::now();
 
 // Reads one byte of each 4 KiB page that holds any of `bytes`.
 inline void touch_pages(std::span<const std::byte> bytes) {
@@ -87,6 +91,7 @@ inline std::uint64_t huge_mapped_bytes(std::span<const std::byte> mapping) {
 // was loaded, where that was chosen.
 inline void report_loaded(std::span<const std::byte> mapping = {},
                           const std::string& way = "") {
+  const std::chrono::duration<double> inside = std::chrono::steady_clock::now() - begun;
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   std::puts("loaded");
@@ -96,9 +101,9 @@ inline void report_loaded(std::span<const std::byte> mapping = {},
                           : static_cast<double>(huge_mapped_bytes(mapping)) /
                                 static_cast<double>(mapping.size());
   std::printf(
-      "{\"major\": %ld, \"minor\": %ld, \"anonymous\": %llu, \"huge\": %.4f, "
-      "\"way\": \"%s\"}\n",
-      usage.ru_majflt, usage.ru_minflt,
+      "{\"inside\": %.6f, \"major\": %ld, \"minor\": %ld, \"anonymous\": %llu, "
+      "\"huge\": %.4f, \"way\": \"%s\"}\n",
+      inside.count(), usage.ru_majflt, usage.ru_minflt,
       static_cast<unsigned long long>(anonymous_bytes()), huge, way.c_str());
 }
 

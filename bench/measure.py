@@ -118,7 +118,8 @@ def run(command):
 
 def load(command):
     """Runs a program that says "loaded" and then at what cost (bench/loaded.h). Returns
-    its figures with `seconds`, from before the process exists to "loaded"."""
+    its figures with `seconds`, from before the process exists to "loaded"; `inside` is
+    what of it the program ran, once the system had started it."""
     read_end, write_end = os.pipe()
     actions = [(os.POSIX_SPAWN_DUP2, write_end, 1)]
     start = time.perf_counter()

@@ -9,7 +9,7 @@
 #
 # Only if named: peers-load, the same model loaded by other packages (an hour and a half,
 # 45 GB; WITH_LLAMA=1 also compiles llama-cpp-python), and seven-billion, a model of 13.5
-# GB loaded once in every way (40 GB).
+# GB loaded once in every way (30 GB).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 (($#)) || set -- open peers convert verify load ways steady
