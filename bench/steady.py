@@ -121,8 +121,11 @@ def interrupted_warm(_):
             raise SystemExit(f"weig warm: ended early, exit status {warm.returncode}")
         start = time.perf_counter()
         warm.send_signal(signal.SIGINT)
-        warm.wait()
-        return time.perf_counter() - start
+        status = warm.wait()
+        taken = time.perf_counter() - start
+    if status != 128 + signal.SIGINT:
+        raise SystemExit(f"weig warm: exit status {status}, not that of an interrupt")
+    return taken
 
 
 def stop_when_asked():
