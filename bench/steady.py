@@ -101,7 +101,7 @@ def read_at_random():
     print_verdict(
         f"{READS // 10**6} million random reads against a view in 4 KiB pages",
         "at most 0.65 of its time",
-        f"{ours / small:.2f} ({duration(ours)} to {duration(small)}; "
+        f"{ours / small:.3f} ({duration(ours)} to {duration(small)}; "
         f"{huge:.0%} and {not_huge:.0%} in 2 MiB pages)",
         ours <= 0.65 * small and not_huge == 0,
     )
