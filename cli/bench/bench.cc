@@ -110,7 +110,8 @@ int run_bench(Arguments& arguments) {
   if (page)
     if (const Status status = write_page(*page, arguments, *report, prepare); !status)
       return fail(status.error(), arguments.form);
-  Output output(stdout, "standard output");
+  // All is measured: whoever says stop now is too late.
+  Output output(stdout, "standard output", OnSignal::finish);
   arguments.form == Form::json ? print_json(output, *report)
                                : print_table(output, *report);
   return close_output(output, 0);
