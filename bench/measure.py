@@ -98,6 +98,9 @@ def prepare(path, state, memory="backed"):
         size = os.path.getsize(path)
         back_memory(size, size if state == "warm" else 0)
     make(path)  # backing memory can cost a warm file some pages
+    if state == "warm":
+        # A host may have taken the pages' memory back: their next touch pays for it.
+        run([program("limit_load"), path, "2"])
     return resident_share(path) == (1 if state == "warm" else 0)
 
 

@@ -32,6 +32,10 @@ constexpr unsigned kReadThreads = 4;
 constexpr auto kSlow = std::chrono::milliseconds(30);
 constexpr std::uint64_t kSlowStep = std::uint64_t{128} << 10;
 
+// Mapping what is in memory takes less than this for a piece; so who takes longer waits
+// for a disk, and what comes from there is touched while other threads wait.
+constexpr auto kWait = std::chrono::microseconds(500);
+
 constexpr std::uint64_t kSamples = 8;
 
 double seconds_since(Clock::time_point start) {
@@ -212,8 +216,14 @@ bool Loader::step_done(std::uint64_t bytes) {
 Status Loader::load_step(std::uint64_t begin, std::uint64_t end) {
   if (fill_) return file_.read(begin, {fill_ + begin, end - begin});
   if (!touch_) {
-    const Status status = mapping_.populate(begin, end - begin);
-    if (status || status.error().code() != Code::unsupported) return status;
+    const auto start = Clock::now();
+    Status status = mapping_.populate(begin, end - begin);
+    if (status) {
+      if (Clock::now() - start > kWait) waits_ = true;
+      if (waits_) toucher_.touch(mapping_.bytes().subspan(begin, end - begin));
+      return {};
+    }
+    if (status.error().code() != Code::unsupported) return status;
     if (!touch_.exchange(true))
       warn(status.error().fields().what + ": pages are touched one by one");
   }

@@ -66,6 +66,8 @@ class Loader {
   std::atomic<std::uint64_t> next_;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> touch_ = false;  // the kernel cannot populate
+  std::atomic<bool> waits_ = false;  // not all is in memory
+  const os::PageToucher toucher_;
 
   std::mutex progress_mutex_;  // held while the callback runs
   mutable std::mutex mutex_;   // guards what follows
