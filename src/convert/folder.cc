@@ -148,8 +148,8 @@ Result<Index> read_index(const std::string& path) {
   ondemand::document document;
   ondemand::object object;
   if (auto error = parser
-                       .iterate(simdjson::padded_string_view(text_of(text).data(),
-                                                             file.size(), text.size()))
+                       .iterate(simdjson::padded_string_view(
+                           text_of(Bytes(text).first(file.size())), text.size()))
                        .get(document))
     return json_error(error, "the index").file(path);
   if (auto error = document.get_object().get(object))

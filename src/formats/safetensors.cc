@@ -66,7 +66,7 @@ class HeaderReader {
   Result<Manifest> read(Bytes padded, std::uint64_t json_bytes) {
     ondemand::parser parser;
     ondemand::document document;
-    const simdjson::padded_string_view text(text_of(padded).data(), json_bytes,
+    const simdjson::padded_string_view text(text_of(padded.first(json_bytes)),
                                             padded.size());
     if (auto error = parser.iterate(text).get(document))
       return json_error(error, "the header's JSON");
