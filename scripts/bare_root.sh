@@ -46,6 +46,9 @@ index=$(python3 -m pip config get global.index-url 2>/dev/null || true)
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/host-certificates.crt" &&
   environment+=(PIP_CERT=/etc/host-certificates.crt)
 
+# A root like any other: open to all users, and a mount of its own.
+chmod 755 "$root"
+mount --bind "$root" "$root"
 git clone --quiet --no-local "$tree" "$root/weig"
 mount -t proc proc "$root/proc"
 mount --rbind /sys "$root/sys"
