@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Locking memory, and its limit. Not under sanitizers, which make mlock do nothing.
+#include <weig/memory_lock.h>
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "image.h"
+
+namespace weig::test {
+namespace {
+
+TEST(MemoryLock, counts_whole_pages_and_gives_them_back) {
+  std::vector<std::byte> memory(64 << 10);
+  const std::uint64_t before = memory_lock_limit().locked;
+  {
+    MemoryLock lock;
+    ASSERT_TRUE(lock.add({memory.data() + 5000, 1}));
+    EXPECT_EQ(lock.bytes(), 4096u);
+    EXPECT_EQ(memory_lock_limit().locked, before + 4096);
+    MemoryLock moved = std::move(lock);
+    EXPECT_EQ(moved.bytes(), 4096u);
+    EXPECT_EQ(memory_lock_limit().locked, before + 4096);
+  }
+  EXPECT_EQ(memory_lock_limit().locked, before);
+}
+
+// In a process of its own, which gives up the right to lock any amount.
+TEST(MemoryLock, above_the_limit_nothing_is_locked) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit small{65536, 65536};
+    ::setrlimit(RLIMIT_MEMLOCK, &small);
+    if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) ::_exit(2);
+    const std::uint64_t before = memory_lock_limit().locked;
+    std::vector<std::byte> memory(1 << 20);
+    MemoryLock lock;
+    const Status status = lock.add(memory);
+    const LockLimit limit = memory_lock_limit();
+    const bool right = !status && status.error().code() == Code::limit &&
+                       lock.bytes() == 0 && limit.locked == before && !limit.ignored &&
+                       limit.soft == 65536u;
+    ::_exit(right ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace weig::test
