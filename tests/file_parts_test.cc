@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of a file: loaded, looked at and dropped by themselves; and locked memory.
+// Parts of a file: loaded, looked at and dropped by themselves.
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <weig/model.h>
