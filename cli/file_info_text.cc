@@ -85,9 +85,8 @@ void add_groups(Lines& lines, const Groups& groups) {
   if (groups.empty()) return lines.add("groups", "none");
   std::string text = fmt::format("{}:", grouped(groups.size()));
   const std::uint32_t last = groups.size() - 1;
-  for (const std::uint32_t i : {0U, 1U, last}) {
-    if ((i == 1 && last < 2) || (i == last && last == 0 && text.back() != ':'))
-      continue;
+  for (std::uint32_t i = 0; i <= last; ++i) {
+    if (i > 1 && i < last) continue;
     if (i == last && last > 2) text += ", ...";
     text += fmt::format("{} {} ({})", i > 0 ? "," : "", printable(groups[i].name),
                         counted(groups[i].count, "tensor"));

@@ -19,6 +19,11 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/weigConfig.cmake
 
 set(pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 string(REGEX REPLACE "[^/]+" ".." pc_to_prefix ${pc_dir})
+if(BUILD_SHARED_LIBS)
+  set(pc_private .private)
+else()
+  set(pc_threads -pthread)
+endif()
 configure_file(cmake/weig.pc.in weig.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/weig.pc DESTINATION ${pc_dir})
 

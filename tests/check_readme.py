@@ -48,7 +48,7 @@ def command_for(language, code, folder, cxx):
         return [sys.executable, "-c", code]
     source = folder / "example.cc"
     source.write_text(cpp_program(code))
-    flags = "$(pkg-config --cflags --libs --static weig)"
+    flags = "$(pkg-config --cflags --libs weig)"
     build = f"{cxx} -std=c++20 -Wall -Werror {source} {flags} -o {folder}/example"
     return ["bash", "-ec", f"{build} && {folder}/example"]
 

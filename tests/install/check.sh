@@ -16,7 +16,7 @@ cmake --build "$work/cmake"
 pc=$(find "$prefix" -name weig.pc)
 export PKG_CONFIG_PATH=${pc%/*} LD_LIBRARY_PATH=${pc%/pkgconfig/*}
 "$prefix/bin/weig" --version
-read -ra flags < <(pkg-config --cflags --libs --static weig)
+read -ra flags < <(pkg-config --cflags --libs weig)
 "$cxx" -std=c++20 -Werror "$here/main.cc" "${flags[@]}" -o "$work/outside"
 "$work/outside" "$work/pkg-config.weig"
 

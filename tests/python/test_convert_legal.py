@@ -393,3 +393,20 @@ def test_metadata_that_is_null_is_none(round_trip, weig):
     header = {"__metadata__": None, "t": entry("F32", [2], 0, 8)}
     target = round_trip(assemble(header, bytes(8)))
     assert weig.ok("info", target, "--json").json()["metadata"] == {}
+
+
+@pytest.mark.parametrize(
+    "layers, line",
+    [
+        (1, "1: layers.0 (1 tensor)"),
+        (2, "2: layers.0 (1 tensor), layers.1 (1 tensor)"),
+        (3, "3: layers.0 (1 tensor), layers.1 (1 tensor), layers.2 (1 tensor)"),
+        (5, "5: layers.0 (1 tensor), layers.1 (1 tensor), ..., layers.4 (1 tensor)"),
+    ],
+)
+def test_info_names_the_first_groups_and_the_last(weig, tmp_path, layers, line):
+    tensors = {f"layers.{i}.w": ("F32", (1,), bytes(4)) for i in range(layers)}
+    source = tmp_path / "m.safetensors"
+    source.write_bytes(by_hand(tensors))
+    weig.ok("convert", source)
+    assert f"groups        {line}\n" in weig.ok("info", tmp_path / "m.weig").text
