@@ -5,6 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include <filesystem>
 
 #include <weig/model.h>
 
@@ -172,6 +176,43 @@ TEST(Export, does_not_launder_damage) {
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().code(), Code::checksum);
   EXPECT_EQ(folder.names(), (Paths{"m.weig"}));
+}
+
+// Two tensors of 6 MiB, so that a callback comes between them.
+class ExportOfAChangingFile : public testing::Test {
+ protected:
+  ExportOfAChangingFile() {
+    write_file(source_,
+               Image::sealed({{"a", Dtype::u8, {6 << 20}}, {"b", Dtype::u8, {6 << 20}}})
+                   .bytes);
+  }
+
+  Code code_of(const std::function<void()>& change) const {
+    const auto progress = [&](std::uint64_t, std::uint64_t) { return change(), true; };
+    const auto report =
+        export_file(source_, folder_.path("out"), {.progress = progress});
+    return report ? Code::ok : report.error().code();
+  }
+
+  Folder folder_;
+  std::string source_ = folder_.path("m.weig");
+};
+
+TEST_F(ExportOfAChangingFile, a_cut_is_an_error_and_leaves_nothing) {
+  EXPECT_EQ(code_of([&] { std::filesystem::resize_file(source_, 6 << 20); }),
+            Code::corrupt);
+  EXPECT_EQ(folder_.names(), std::vector<std::string>{"m.weig"});
+}
+
+TEST_F(ExportOfAChangingFile, other_bytes_differ_from_their_digest) {
+  const auto overwrite = [&] {
+    std::fstream file(source_, std::ios::in | std::ios::out | std::ios::binary);
+    const auto size = static_cast<std::streamoff>(std::filesystem::file_size(source_));
+    file.seekp(size - (1 << 20));
+    file << "changed";
+  };
+  EXPECT_EQ(code_of(overwrite), Code::checksum);
+  EXPECT_EQ(folder_.names(), std::vector<std::string>{"m.weig"});
 }
 
 }  // namespace

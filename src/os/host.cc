@@ -110,6 +110,16 @@ std::optional<std::uint64_t> number_after(std::string_view text,
   return {};
 }
 
+bool has_capability(unsigned number) {
+  constexpr std::string_view kName = "CapEff:\t";
+  const std::string text = read_text("/proc/self/status");
+  const std::size_t at = text.find(kName);
+  if (at == text.npos) return false;
+  std::uint64_t all = 0;
+  std::from_chars(text.data() + at + kName.size(), text.data() + text.size(), all, 16);
+  return (all >> number & 1) != 0;
+}
+
 Cgroups cgroups_of(std::string_view controller, const std::string& root) {
   const std::string cgroup = read_text(root + "/proc/self/cgroup");
   const std::string mountinfo = read_text(root + "/proc/self/mountinfo");

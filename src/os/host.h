@@ -17,6 +17,9 @@ std::string read_text(const std::string& path);
 // The number in the line "NAME: 123 ..." or "NAME 123" of such a text.
 std::optional<std::uint64_t> number_after(std::string_view text, std::string_view name);
 
+// Whether this process has a capability of capabilities(7), by its number.
+bool has_capability(unsigned number);
+
 // The folders of the cgroups that a process is in, for a controller ("memory", "cpu"):
 // its own, then its parents' up to the root of the hierarchy.
 struct Cgroups {

@@ -6,7 +6,6 @@
 #include <weig/memory_lock.h>
 
 #include <cerrno>
-#include <charconv>
 #include <string>
 #include <utility>
 
@@ -30,17 +29,7 @@ std::span<const std::byte> pages_of(std::span<const std::byte> bytes) {
   return {bytes.data() - before, align_up(bytes.size() + before, page)};
 }
 
-bool may_lock_any_amount() {
-  const std::string status = os::read_text("/proc/self/status");
-  constexpr std::string_view kName = "CapEff:\t";
-  const std::size_t at = status.find(kName);
-  if (at == status.npos) return false;
-  std::uint64_t capabilities = 0;
-  std::from_chars(status.data() + at + kName.size(), status.data() + status.size(),
-                  capabilities, 16);
-  constexpr std::uint64_t kLockMemory = 1 << 14;  // CAP_IPC_LOCK
-  return (capabilities & kLockMemory) != 0;
-}
+constexpr unsigned kLockMemory = 14;  // CAP_IPC_LOCK
 
 Error refusal(int error_number) {
   switch (error_number) {
@@ -60,7 +49,7 @@ LockLimit memory_lock_limit() {
   LockLimit limit{
       .soft = {},
       .hard = {},
-      .ignored = may_lock_any_amount(),
+      .ignored = os::has_capability(kLockMemory),
       .locked =
           os::number_after(os::read_text("/proc/self/status"), "VmLck").value_or(0) *
           1024};

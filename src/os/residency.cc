@@ -84,13 +84,8 @@ bool mincore_is_true(const InputFile& file) {
   if (status.st_uid == ::geteuid()) return true;
   const std::string self = "/proc/self/fd/" + std::to_string(file.descriptor());
   if (::faccessat(AT_FDCWD, self.c_str(), W_OK, AT_EACCESS) == 0) return true;
-  const std::string text = read_text("/proc/self/status");
-  const std::size_t at = text.find("CapEff:\t");
-  if (at == text.npos) return false;
-  std::uint64_t capabilities = 0;
-  std::from_chars(text.data() + at + 8, text.data() + text.size(), capabilities, 16);
-  constexpr std::uint64_t kActAsOwner = 1 << 3;  // CAP_FOWNER
-  return (capabilities & kActAsOwner) != 0;
+  constexpr unsigned kActAsOwner = 3;  // CAP_FOWNER
+  return has_capability(kActAsOwner);
 }
 
 // Calls take(offset, length, pages) for each stretch of the file with mincore's answer,
