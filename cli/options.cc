@@ -82,4 +82,22 @@ void add_accept_unknown_dtypes(CLI::App& command, OpenOptions& options) {
       "Open files with element types that this version\ndoes not know");
 }
 
+void add_load(CLI::App& command, OpenOptions& options) {
+  command
+      .add_option_function<std::string>(
+          "--load",
+          [&options](const std::string& name) {
+            const auto way = load_way_named(name);
+            if (!way)
+              throw CLI::ValidationError(
+                  "--load", fmt::format("no way is called {}; there are map, stream, "
+                                        "populate, read, auto",
+                                        printable(name)));
+            options.load.way = *way;
+          },
+          "How to bring the file into memory: map (the\ndefault), stream, populate, "
+          "read, auto")
+      ->type_name("WAY");
+}
+
 }  // namespace weig::cli

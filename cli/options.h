@@ -21,6 +21,8 @@ void add_json(CLI::App& command, Form& form);
 void add_force(CLI::App& command, Existing& existing);
 void add_accept_unsealed(CLI::App& command, OpenOptions& options);
 void add_accept_unknown_dtypes(CLI::App& command, OpenOptions& options);
+// --load WAY: how the command brings the file into memory.
+void add_load(CLI::App& command, OpenOptions& options);
 
 // Model::open(), with the hint which of the last two options would have opened the
 // file.

@@ -105,12 +105,14 @@ Command add_verify(CLI::App& app) {
                    "How many threads to use; 0, the default: one a CPU")
       ->check(whole_number(1024))
       ->type_name("N");
+  add_load(*command, arguments->open);
   add_accept_unsealed(*command, arguments->open);
   add_accept_unknown_dtypes(*command, arguments->open);
   add_json(*command, arguments->form);
   command->footer(
       "Exit status: 0 sound, 3 damaged structure, 4 data that differs from its "
-      "digest.");
+      "digest.\n--load read keeps a copy in memory: nobody can cut the file "
+      "meanwhile.");
   return {command, [arguments] { return run_verify(*arguments); }};
 }
 

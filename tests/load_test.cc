@@ -138,6 +138,44 @@ TEST_F(Load, reading_takes_memory_of_our_own_that_cannot_be_written) {
   }
 }
 
+// By /proc/self/maps, which may cut a mapping into several.
+bool lies_in_a_mapping_of(const std::string& path, const Tensor& tensor) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(tensor.data());
+  const auto end = begin + tensor.byte_count();
+  std::uintptr_t covered = 0;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long from = 0;
+    unsigned long to = 0;
+    std::sscanf(line.c_str(), "%lx-%lx", &from, &to);
+    if (line.ends_with(path) && from < end && begin < to)
+      covered +=
+          std::min<std::uintptr_t>(to, end) - std::max<std::uintptr_t>(from, begin);
+  }
+  return covered == tensor.byte_count();
+}
+
+TEST_F(Load, each_tensor_is_told_to_be_a_view_or_a_copy) {
+  const std::string misaligned = folder_.path("m.safetensors");
+  write_file(misaligned, safetensors(R"({"t":{"dtype":"F32","shape":[1],)"
+                                     R"("data_offsets":[1,5]},"u":{"dtype":"U8",)"
+                                     R"("shape":[1],"data_offsets":[0,1]}})",
+                                     std::vector<std::byte>(5)));
+  for (const std::string& path : {path_, misaligned}) {
+    Model model = Model::open(path).value();
+    for (const LoadWay way : kWays) {
+      ASSERT_TRUE(model.load({.way = way}) && model.wait());
+      const bool view = model.load_report().way != LoadWay::read;
+      for (const Result<Tensor>& tensor : model.tensors()) {
+        EXPECT_EQ(model.is_view(*tensor), view) << path << tensor->name();
+        EXPECT_EQ(lies_in_a_mapping_of(path, *tensor), view) << path << tensor->name();
+      }
+    }
+  }
+  const Model names = Model::open(path_, {.part = Part::metadata}).value();
+  EXPECT_FALSE(names.is_view(names.tensor("b").value()));
+}
+
 TEST_F(Load, an_open_model_loads_in_any_order_of_ways) {
   Model model = Model::open(path_).value();
   const std::uint64_t sum = sum_of(model);

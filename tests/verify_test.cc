@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "image.h"
 
 namespace weig::test {
@@ -112,6 +114,15 @@ TEST(Verify, can_be_stopped) {
       verify(model, {.threads = 2, .progress = [](auto, auto) { return false; }});
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().code(), Code::cancelled);
+}
+
+TEST(Verify, a_copy_in_memory_outlives_its_file) {
+  const Folder folder;
+  const std::string path = folder.path("m.weig");
+  write_file(path, Image::sealed({{"t", Dtype::u8, {100'000}}}).bytes);
+  const Model model = Model::open(path, {.load = {.way = LoadWay::read}}).value();
+  std::filesystem::resize_file(path, 0);
+  EXPECT_TRUE(verify(model).value().sound());
 }
 
 TEST(Verify, needs_the_data) {

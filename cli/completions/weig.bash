@@ -46,7 +46,7 @@ _weig() {
       options+=' --accept-unsealed --accept-unknown-dtypes --json'
       ;;
     verify)
-      options+=' --threads --accept-unsealed --accept-unknown-dtypes --json'
+      options+=' --threads --load --accept-unsealed --accept-unknown-dtypes --json'
       ;;
     export)
       options+=' -f --force --json'

@@ -107,6 +107,12 @@ class Model : private View {
   // The same, read. Empty where the file has none.
   Result<Metadata> metadata() const;
 
+  // Whether a tensor's data is the file's own pages, mapped. False where it is a copy
+  // in memory of this Model's own (LoadWay::read, a file that cannot be mapped or is in
+  // the other byte order), and where it is not in memory (a metadata-only open).
+  // Decided anew after each load; O(1).
+  bool is_view(const Tensor& tensor) const noexcept;
+
   // The same file as a View, for functions that take one. Valid as long as the Model.
   const View& view() const& noexcept WEIG_LIFETIMEBOUND { return *this; }
   const View& view() const&& = delete;

@@ -283,9 +283,11 @@ Status check_header(Bytes bytes, std::uint64_t file_size, const ViewOptions& opt
     return corrupt(offsetof(disk::Header, file_size), "the file's size")
         .found(std::to_string(file_size) + " bytes")
         .expected(std::to_string(header.file_size) + " bytes, by its header")
-        .hint(file_size < header.file_size
-                  ? "the file was cut: copy or download it again"
-                  : "bytes follow the end: joined or padded files are not WEIG files");
+        .hint(
+            file_size < header.file_size
+                ? "the file was cut: copy or download it again"
+                : "bytes follow the end: where a file was only padded, 'truncate -s " +
+                      std::to_string(header.file_size) + " FILE' mends it");
   if (header.file_size >> 63)
     return corrupt(offsetof(disk::Header, file_size), "file_size is above 2^63");
   if (order == ByteOrder::big && header.flags != 0)

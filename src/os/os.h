@@ -130,20 +130,6 @@ class Mapping {
   std::uint64_t size_ = 0;
 };
 
-// Reads a byte of each page of a range through the kernel, so that a page that is gone
-// is no signal but nothing. On a virtual machine, memory that only a device has written
-// is not yet the guest's own to read: the first touch by a CPU makes it so, at up to
-// 0.1 ms a page.
-class PageToucher {
- public:
-  // Does nothing where the kernel has no memfd.
-  PageToucher() noexcept;
-  void touch(Bytes range) const noexcept;
-
- private:
-  Descriptor sink_;
-};
-
 enum class IfExists { refuse, replace };
 
 // A file that appears under its name only when it is whole. Written at any offsets;

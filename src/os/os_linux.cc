@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -114,21 +113,6 @@ void Mapping::touch(std::uint64_t offset, std::uint64_t length) const noexcept {
   volatile const std::byte* data = data_;
   for (std::uint64_t at = offset; at < offset + length; at += kSmallestPage)
     static_cast<void>(data[at]);
-}
-
-PageToucher::PageToucher() noexcept : sink_(::memfd_create("weig", MFD_CLOEXEC)) {}
-
-void PageToucher::touch(Bytes range) const noexcept {
-  constexpr std::size_t kSmallestPage = 4096;
-  constexpr std::size_t kMost = 512;
-  iovec bytes[kMost];
-  for (std::size_t at = 0; sink_ && at < range.size();) {
-    std::size_t count = 0;
-    for (; count < kMost && at < range.size(); at += kSmallestPage)
-      // Only read: an iovec knows no const.
-      bytes[count++] = {const_cast<std::byte*>(range.data()) + at, 1};
-    if (::pwritev(sink_.number(), bytes, static_cast<int>(count), 0) < 0) return;
-  }
 }
 
 Status Mapping::replace_with(Mapping other) {

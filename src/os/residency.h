@@ -13,6 +13,9 @@ namespace weig::os {
 
 // Bytes of a file that are in the page cache; nothing where the kernel does not tell.
 std::optional<std::uint64_t> resident_bytes(const InputFile& file);
+// The same, sooner, where a mapping of all of it has most of its pages mapped.
+std::optional<std::uint64_t> resident_bytes(const InputFile& file,
+                                            const Mapping& mapping);
 
 // Bytes of [begin, end) that are mapped in huge pages of any kind; nothing where the
 // kernel does not tell.
@@ -32,7 +35,22 @@ struct Faults {
   std::uint64_t minor = 0;
 };
 Faults faults() noexcept;
-// Those of the calling thread that waited for a disk.
-std::uint64_t own_major_faults() noexcept;
+Faults faults_of_this_thread() noexcept;
+
+// Maps what is in memory in small folios, in half the time that populating takes: of
+// each 64 KiB it reads a byte, since a fault maps the pages around it as well (as many
+// by the kernel's default, fault_around_bytes). The kernel does the reading, so that a
+// page that is gone is no signal. For one thread.
+class FaultAround {
+ public:
+  FaultAround() noexcept;
+  // Whether all pages of a range in a mapping are mapped then. False also where the
+  // kernel cannot tell (before Linux 6.7).
+  bool map(Bytes range) const noexcept;
+
+ private:
+  Descriptor sink_;
+  Descriptor pagemap_;
+};
 
 }  // namespace weig::os

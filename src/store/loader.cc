@@ -32,9 +32,13 @@ constexpr unsigned kReadThreads = 4;
 constexpr auto kSlow = std::chrono::milliseconds(30);
 constexpr std::uint64_t kSlowStep = std::uint64_t{128} << 10;
 
-// Mapping what is in memory takes less than this for a piece; so who takes longer waits
-// for a disk, and what comes from there is touched while other threads wait.
-constexpr auto kWait = std::chrono::microseconds(500);
+// 2 MiB that take more faults than this lie in memory in small folios.
+constexpr std::uint64_t kFewFaults = 8;
+
+// Where all is in memory and a piece takes less, it lies in huge folios: the next may
+// be longer, since nothing in it waits for a disk.
+constexpr auto kFast = std::chrono::microseconds(40);
+constexpr std::uint64_t kFastPiece = 32 * kPopulatePiece;
 
 constexpr std::uint64_t kSamples = 8;
 
@@ -42,21 +46,22 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Makes a page present at some places of the file, through a mapping of its own.
+// Makes a page present at some places of the file, through a mapping of its own. Two
+// that were not there tell enough, and each costs a read.
 std::optional<Samples> sample(const os::InputFile& file) {
   auto mapping = os::Mapping::of_file(file, file.size());
   if (!mapping) return {};
   mapping->advise_huge(0);
   Samples samples;
   std::uint64_t huge = 0;
-  for (std::uint64_t i = 0; i < kSamples; ++i) {
+  for (std::uint64_t i = 0; i < kSamples && samples.were_absent() < 2; ++i) {
     // In the middle of each eighth: the front has just been read.
     const std::uint64_t at =
         align_down(file.size() / (2 * kSamples) * (2 * i + 1), os::kHugePage);
-    const std::uint64_t before = os::own_major_faults();
+    const std::uint64_t before = os::faults_of_this_thread().major;
     if (!mapping->populate(at, 1)) return {};
     ++samples.places;
-    if (os::own_major_faults() == before) {
+    if (os::faults_of_this_thread().major == before) {
       ++samples.were_present;
       continue;
     }
@@ -120,26 +125,53 @@ std::optional<LoadWay> load_way_named(std::string_view name) noexcept {
   return {};
 }
 
-Choice decide(const os::InputFile& file, const LoadOptions& options) {
-  switch (options.way) {
-    case LoadWay::automatic: {
-      if (!options.ranges.empty())
-        return {.way = LoadWay::populate, .reason = "only parts are asked for"};
-      LoadFacts facts = facts_of(file);
-      if (wants_samples(facts)) facts.samples = sample(file);
-      return choose_way(facts);
-    }
-    case LoadWay::read:
-      return {.way = LoadWay::read,
-              .direct_io = prefers_direct_io(facts_of(file)),
-              .reason = {}};
-    default:
-      return {.way = options.way, .reason = {}};
-  }
+Decision decide(const os::InputFile& file, const LoadOptions& options) {
+  if (options.way == LoadWay::map) return {{.way = options.way, .reason = {}}};
+  const bool chooses = options.way == LoadWay::automatic;
+  std::optional<Choice> choice;
+  if (!chooses && options.way != LoadWay::read)
+    choice = {.way = options.way, .reason = {}};
+  else if (chooses && !options.ranges.empty())
+    choice = {.way = LoadWay::populate, .reason = "only parts are asked for"};
+  else if (chooses)
+    choice = choose_by_size(file.size());
+  if (choice) return {*std::move(choice), os::resident_bytes(file)};
+
+  LoadFacts facts = facts_of(file);
+  if (!chooses)
+    return {{.way = options.way, .direct_io = prefers_direct_io(facts), .reason = {}},
+            facts.resident};
+  if (wants_samples(facts)) facts.samples = sample(file);
+  return {choose_way(facts), facts.resident};
 }
 
+// Makes ranges of a mapping present, for one thread. What kind of folios a range lies
+// in shows when it is mapped, so how it is done follows from the one before.
+class Loader::Mapper {
+ public:
+  Status map(const os::Mapping& mapping, std::uint64_t begin, std::uint64_t length) {
+    const std::uint64_t before = os::faults_of_this_thread().minor;
+    Status status;
+    if (!in_small_folios_ || !map_around(mapping.bytes().subspan(begin, length)))
+      status = mapping.populate(begin, length);
+    const std::uint64_t faults = os::faults_of_this_thread().minor - before;
+    in_small_folios_ = faults > kFewFaults * (length / os::kHugePage + 1);
+    return status;
+  }
+
+ private:
+  bool map_around(Bytes range) {
+    if (!around_) around_.emplace();
+    return around_->map(range);
+  }
+
+  bool in_small_folios_ = false;
+  std::optional<os::FaultAround> around_;
+};
+
 Loader::Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
-               std::uint64_t begin, const LoadOptions& options, const Choice& choice)
+               std::uint64_t begin, const LoadOptions& options,
+               const Decision& decision)
     : file_(std::move(file)),
       mapping_(mapping),
       fill_(fill),
@@ -147,14 +179,16 @@ Loader::Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
                       mapping.size())),
       total_(sum_of(ranges_)),
       piece_(fill ? kReadPiece : kPopulatePiece),
+      all_in_memory_(decision.resident >= file_.size()),
       progress_(options.progress),
       next_(ranges_.empty() ? mapping.size()
                             : align_down(ranges_.front().begin, piece_)) {
+  const Choice& choice = decision.choice;
   if (fill) file_.expect_sequential();
   report_.asked = options.way;
   report_.way = choice.way;
   report_.reason = choice.reason;
-  report_.resident_before = os::resident_bytes(file_);
+  report_.resident_before = decision.resident;
   report_.direct_io = choice.direct_io && file_.use_direct_io();
   if (choice.direct_io && !report_.direct_io)
     warn("there is no direct I/O here: the file is read through the page cache");
@@ -213,17 +247,11 @@ bool Loader::step_done(std::uint64_t bytes) {
   return !stop_;
 }
 
-Status Loader::load_step(std::uint64_t begin, std::uint64_t end) {
+Status Loader::load_step(std::uint64_t begin, std::uint64_t end, Mapper& mapper) {
   if (fill_) return file_.read(begin, {fill_ + begin, end - begin});
   if (!touch_) {
-    const auto start = Clock::now();
-    Status status = mapping_.populate(begin, end - begin);
-    if (status) {
-      if (Clock::now() - start > kWait) waits_ = true;
-      if (waits_) toucher_.touch(mapping_.bytes().subspan(begin, end - begin));
-      return {};
-    }
-    if (status.error().code() != Code::unsupported) return status;
+    Status status = mapper.map(mapping_, begin, end - begin);
+    if (status || status.error().code() != Code::unsupported) return status;
     if (!touch_.exchange(true))
       warn(status.error().fields().what + ": pages are touched one by one");
   }
@@ -232,10 +260,10 @@ Status Loader::load_step(std::uint64_t begin, std::uint64_t end) {
 }
 
 // Loads the part of a piece that is asked for; false where it is time to stop.
-bool Loader::load_part(FileRange part, std::uint64_t step) {
+bool Loader::load_part(FileRange part, std::uint64_t step, Mapper& mapper) {
   for (std::uint64_t at = part.begin; at < part.end; at += step) {
     const std::uint64_t length = std::min(step, part.end - at);
-    if (Status status = load_step(at, at + length); !status) {
+    if (Status status = load_step(at, at + length, mapper); !status) {
       fail(std::move(status).error());
       return false;
     }
@@ -246,18 +274,22 @@ bool Loader::load_part(FileRange part, std::uint64_t step) {
 
 // What each thread does: takes the next piece in file order until there is none.
 void Loader::work() {
-  bool slow = false;
+  Mapper mapper;
+  std::uint64_t length = piece_;
+  std::uint64_t step = piece_;
   while (!stop_) {
-    const std::uint64_t piece = next_.fetch_add(piece_);
+    const std::uint64_t piece = next_.fetch_add(length);
     if (piece >= mapping_.size()) return;
     const auto start = Clock::now();
-    const std::uint64_t step = slow && !fill_ ? kSlowStep : piece_;
     for (const FileRange& range : ranges_) {
       const FileRange part{std::max(range.begin, piece),
-                           std::min(range.end, piece + piece_)};
-      if (part.begin < part.end && !load_part(part, step)) return;
+                           std::min(range.end, piece + length)};
+      if (part.begin < part.end && !load_part(part, step, mapper)) return;
     }
-    slow = Clock::now() - start > kSlow;
+    if (fill_) continue;
+    const auto taken = Clock::now() - start;
+    length = all_in_memory_ && taken < kFast ? kFastPiece : piece_;
+    step = taken > kSlow ? kSlowStep : length;
   }
 }
 
@@ -269,7 +301,11 @@ Status Loader::run() {
   const double seconds = seconds_since(start);
   const os::Faults after = os::faults();
   const auto huge = os::huge_mapped_bytes(mapping_.bytes());
-  const auto resident = os::resident_bytes(file_);
+  const bool small_folios =
+      after.minor - before.minor > total_ / os::kHugePage * kFewFaults;
+  const bool all_mapped = !fill_ && !stop_ && total_ == mapping_.size();
+  const auto resident = small_folios && all_mapped ? os::resident_bytes(file_, mapping_)
+                                                   : os::resident_bytes(file_);
   // Of a page that the cut went through, the rest reads as zeros.
   if (const auto size = file_.current_size(); size && *size < mapping_.size())
     fail(Error(Code::corrupt, "the file was cut while it was loaded")

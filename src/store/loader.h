@@ -18,9 +18,16 @@
 
 namespace weig {
 
+struct Decision {
+  Choice choice;
+  // Of the file, in the page cache. Nothing: the kernel does not tell, or
+  // (LoadWay::map) it was not asked.
+  std::optional<std::uint64_t> resident = {};
+};
+
 // The way that `options` ask for, or for LoadWay::automatic the one that suits the file
 // best. May touch a few places of it.
-Choice decide(const os::InputFile& file, const LoadOptions& options);
+Decision decide(const os::InputFile& file, const LoadOptions& options);
 
 // One load, running or ended. Not movable: its threads know where it is.
 class Loader {
@@ -29,7 +36,7 @@ class Loader {
   // Loader: populates a mapping of the file, or the ranges of it that `options` name;
   // fills one of our own memory (`fill`).
   Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
-         std::uint64_t begin, const LoadOptions& options, const Choice& choice);
+         std::uint64_t begin, const LoadOptions& options, const Decision& decision);
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
   ~Loader();  // stops, and waits for its threads
@@ -50,9 +57,10 @@ class Loader {
 
  private:
   void read_front_alone();
+  class Mapper;
   void work();
-  bool load_part(FileRange part, std::uint64_t step);
-  Status load_step(std::uint64_t begin, std::uint64_t end);
+  bool load_part(FileRange part, std::uint64_t step, Mapper& mapper);
+  Status load_step(std::uint64_t begin, std::uint64_t end, Mapper& mapper);
   bool step_done(std::uint64_t bytes);
   void fail(Error error);
 
@@ -62,12 +70,11 @@ class Loader {
   const std::vector<FileRange> ranges_;  // what to load
   const std::uint64_t total_;            // bytes of it
   const std::uint64_t piece_;            // bytes that a thread takes at a time
+  const bool all_in_memory_;             // when this was made, as far as is known
   const Progress progress_;
   std::atomic<std::uint64_t> next_;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> touch_ = false;  // the kernel cannot populate
-  std::atomic<bool> waits_ = false;  // not all is in memory
-  const os::PageToucher toucher_;
 
   std::mutex progress_mutex_;  // held while the callback runs
   mutable std::mutex mutex_;   // guards what follows

@@ -67,7 +67,7 @@ struct Model::Backing {
   os::Mapping swapped;          // data in our byte order, where the file's is not
   std::vector<std::byte> core;  // a foreign file's table
   std::optional<std::string> metadata;  // a foreign file's
-  Choice choice{.way = LoadWay::map, .reason = {}};
+  Decision decision{.choice = {.way = LoadWay::map, .reason = {}}};
   std::vector<std::string> warnings;  // of claiming
   std::mutex mutex;                   // guards the two below against load_report()
   LoadReport report;                  // where there is no loader
@@ -140,7 +140,7 @@ Status Model::Backing::map(const os::InputFile& file, std::uint64_t front_bytes,
 
 Status Model::Backing::map_or_read(const os::InputFile& file, std::uint64_t length,
                                    const OpenOptions& options) {
-  if (choice.way != LoadWay::read) {
+  if (decision.choice.way != LoadWay::read) {
     auto mapped = os::Mapping::of_file(file, length);
     if (mapped) {
       mapping = *std::move(mapped);
@@ -151,7 +151,7 @@ Status Model::Backing::map_or_read(const os::InputFile& file, std::uint64_t leng
       return std::move(mapped).error();
     warnings.push_back(mapped.error().fields().what +
                        ": it is read into memory instead");
-    choice = {.way = LoadWay::read, .reason = "the file cannot be mapped"};
+    decision.choice = {.way = LoadWay::read, .reason = "the file cannot be mapped"};
   }
   WEIG_TRY_ASSIGN(memory, memory_for(length));
   mapping = std::move(memory);
@@ -253,19 +253,19 @@ Status Model::Backing::load(os::InputFile file, const LoadOptions& options) {
                         "opening has converted the file to this machine's byte order");
     return {};
   }
-  if (choice.way == LoadWay::map) {
-    report_nothing_done(options, LoadWay::map, choice.reason);
+  if (decision.choice.way == LoadWay::map) {
+    report_nothing_done(options, LoadWay::map, decision.choice.reason);
     return {};
   }
   auto loading = std::make_shared<Loader>(std::move(file), mapping,
                                           own_memory ? mapping.data() : nullptr,
-                                          own_memory ? front : 0, options, choice);
+                                          own_memory ? front : 0, options, decision);
   {
     const std::lock_guard lock(mutex);
     loader = std::move(loading);
   }
   for (const std::string& warning : warnings) loader->warn(warning);
-  if (!own_memory && choice.way == LoadWay::stream) {
+  if (!own_memory && decision.choice.way == LoadWay::stream) {
     return loader->start();
   }
   WEIG_TRY(loader->run());
@@ -275,7 +275,7 @@ Status Model::Backing::load(os::InputFile file, const LoadOptions& options) {
 Status Model::Backing::load_in_place_of_mapping(os::InputFile file,
                                                 const LoadOptions& options) {
   WEIG_TRY_ASSIGN(memory, memory_for(mapping.size()));
-  Loader reading(std::move(file), memory, memory.data(), 0, options, choice);
+  Loader reading(std::move(file), memory, memory.data(), 0, options, decision);
   const Status status = reading.run();
   set_report(reading.report());
   WEIG_TRY(status);
@@ -311,7 +311,8 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
         MutableBytes(bytes).first(std::min<std::uint64_t>(bytes.size(), file.size()));
     WEIG_TRY(file.read(0, first));
     WEIG_TRY_ASSIGN(content, sniff(first, file.size()));
-    if (options.part == Part::everything) backing->choice = decide(file, options.load);
+    if (options.part == Part::everything)
+      backing->decision = decide(file, options.load);
     switch (content) {
       case Content::weig:
         return backing->claim_weig(file, first, options);
@@ -359,10 +360,11 @@ Result<LoadReport> Model::load(const LoadOptions& options) {
     return failed(Error(Code::corrupt, "the file was cut since it was opened")
                       .found(file.size())
                       .expected(file_size()));
-  backing.choice = decide(file, options);
-  Status status = backing.choice.way == LoadWay::read && backing.swapped.size() == 0
-                      ? backing.load_in_place_of_mapping(std::move(file), options)
-                      : backing.load(std::move(file), options);
+  backing.decision = decide(file, options);
+  Status status =
+      backing.decision.choice.way == LoadWay::read && backing.swapped.size() == 0
+          ? backing.load_in_place_of_mapping(std::move(file), options)
+          : backing.load(std::move(file), options);
   if (!status) return failed(std::move(status).error());
   return load_report();
 }
@@ -382,6 +384,10 @@ LoadReport Model::load_report() const {
     loader = backing_->loader;
   }
   return loader->report();
+}
+
+bool Model::is_view(const Tensor& tensor) const noexcept {
+  return tensor.has_data() && !backing_->own_memory && backing_->swapped.size() == 0;
 }
 
 const std::string& Model::path() const& noexcept { return backing_->path; }

@@ -55,9 +55,8 @@ bool wants_samples(const LoadFacts& facts) {
   if (facts.bytes <= kSmall || facts.storage.in_memory ||
       facts.bytes > facts.memory.available)
     return false;
-  if (!facts.resident) return true;
-  return !facts.storage.remote && !is_long(facts.storage.read_ahead) &&
-         resident_share(facts) < kMost;
+  if (facts.storage.remote) return !facts.resident;
+  return !is_long(facts.storage.read_ahead) && resident_share(facts) < kMost;
 }
 
 bool prefers_direct_io(const LoadFacts& facts) {
@@ -65,7 +64,13 @@ bool prefers_direct_io(const LoadFacts& facts) {
   return known && !facts.storage.in_memory && resident_share(facts) < kHardly;
 }
 
+std::optional<Choice> choose_by_size(std::uint64_t bytes) {
+  if (bytes > kSmall) return {};
+  return Choice{.way = LoadWay::populate, .reason = "the file is small"};
+}
+
 Choice choose_way(const LoadFacts& facts) {
+  if (auto choice = choose_by_size(facts.bytes)) return *std::move(choice);
   const double share = resident_share(facts);
   const std::string& system = facts.storage.file_system;
   if (facts.bytes > facts.memory.available)
@@ -73,8 +78,6 @@ Choice choose_way(const LoadFacts& facts) {
             .reason = gigabytes(facts.bytes) + " do not fit into the " +
                       gigabytes(facts.memory.available) + " that " +
                       facts.memory.source + " has available"};
-  if (facts.bytes <= kSmall)
-    return {.way = LoadWay::populate, .reason = "the file is small"};
   if (facts.storage.in_memory)
     return {.way = LoadWay::populate, .reason = system + " keeps files in memory"};
   if (facts.storage.remote) {

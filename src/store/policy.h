@@ -17,6 +17,7 @@ struct Samples {
   unsigned were_present = 0;  // no fault there waited for a disk
   // Whether what had to be read came in huge pages; nothing where nothing was read.
   std::optional<bool> huge;
+  unsigned were_absent() const noexcept { return places - were_present; }
 };
 
 struct LoadFacts {
@@ -32,6 +33,9 @@ struct Choice {
   bool direct_io = false;  // for LoadWay::read
   std::string reason;
 };
+
+// The choice where a file's size alone decides.
+std::optional<Choice> choose_by_size(std::uint64_t bytes);
 
 // Whether the choice needs samples. They cost a few reads.
 bool wants_samples(const LoadFacts& facts);

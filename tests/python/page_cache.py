@@ -70,6 +70,13 @@ def setting(path, value):
         path.write_text(before)
 
 
+def read_ahead_of(path):
+    """The setting, in KiB, of the device that a file lies on."""
+    device = os.stat(path).st_dev
+    name = f"{os.major(device)}:{os.minor(device)}"
+    return Path("/sys/class/bdi") / name / "read_ahead_kb"
+
+
 @contextlib.contextmanager
 def memory_cgroup(limit):
     """A cgroup with so much memory, version 1 or 2. Gives (folder, the file that holds

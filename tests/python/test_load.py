@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import safetensors_file
-from command import IO, LIMIT
+from command import CORRUPT, IO, LIMIT, USAGE
+from page_cache import read_ahead_of, setting
 
 MIB = 1 << 20
 PROGRAMS = Path(os.environ.get("WEIG_TEST_PROGRAMS", "build/release/tests")).resolve()
@@ -144,6 +145,66 @@ def test_the_command_reads_what_it_cannot_map(weig, model):
     assert run.err.count("warning") == 1 and "No such device" in run.err
 
 
+# A file that shrinks while it is checked, and one that its file system has made longer.
+
+
+def cut_while_verifying(weig, file, mounted, *options):
+    """Cuts a file behind a slow mount a moment after `weig verify` has begun."""
+    command = [weig.path, "verify", mounted, *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(0.1)
+        assert process.poll() is None
+        os.truncate(file, 5 * MIB)
+        message = process.stderr.read()
+    return process.returncode, message
+
+
+@pytest.mark.parametrize("way", ["read", "populate"])
+def test_a_file_cut_while_it_is_loaded_to_be_verified(
+    weig, model, very_slow_mount, way
+):
+    point, _ = very_slow_mount
+    options = ["--load", way]
+    status, message = cut_while_verifying(weig, model, point / model.name, *options)
+    assert status == CORRUPT and message.count("\n") == 1, message
+    assert "it was cut while" in message and model.name in message
+
+
+def test_a_file_cut_while_it_is_mapped_and_verified(weig, model, very_slow_mount):
+    """Where only a signal tells, the command ends with a message all the same."""
+    point, _ = very_slow_mount
+    status, message = cut_while_verifying(weig, model, point / model.name)
+    assert status == IO and message == (
+        "weig: a file could not be read: it was cut short while in use, or its disk "
+        "failed\n"
+    )
+
+
+def test_every_way_verifies(weig, model):
+    for way in ("map", "stream", "populate", "read", "auto"):
+        assert "sound" in weig.ok("verify", model, "--load", way).text
+    run = weig("verify", model, "--load", "magic")
+    assert run.status == USAGE and "no way is called magic" in run.err
+
+
+@pytest.mark.parametrize("size", [10, 40 * MIB, 41 * MIB])
+def test_a_length_rounded_up_is_named(weig, refused, tmp_path, size):
+    """As file systems of huge pages leave it."""
+    source, file = tmp_path / "m.safetensors", tmp_path / "m.weig"
+    source.write_bytes(
+        safetensors_file.by_reference({"t": ("U8", [size], bytes(size))})
+    )
+    weig.ok("convert", source)
+    length = os.path.getsize(file)
+    rounded = -(-length // (2 * MIB)) * 2 * MIB
+    os.truncate(file, rounded)
+    words = (f"found {rounded}", f"expected {length}")
+    message = refused(["verify", file], CORRUPT, file, *words)
+    assert f"truncate -s {length} FILE" in message
+    os.truncate(file, length)  # as it says
+    assert "sound" in weig.ok("verify", file).text
+
+
 # States that `auto` tells apart.
 
 
@@ -214,7 +275,15 @@ def load_as_nobody(program, file, way="auto"):
 
 
 @pytest.mark.parametrize("cold", [True, False])
-def test_residency_of_others_files_is_unknown(model, program_for_all, cold):
+@pytest.mark.parametrize("read_ahead", [128, 8192])
+def test_residency_of_others_files_is_unknown(
+    model, program_for_all, cold, read_ahead
+):
+    with setting(read_ahead_of(model), read_ahead):
+        check_unknown_residency(model, program_for_all, cold, read_ahead)
+
+
+def check_unknown_residency(model, program_for_all, cold, read_ahead):
     expected = load(model)["sum"]
     model.chmod(0o444)
     if cold:
@@ -226,11 +295,9 @@ def test_residency_of_others_files_is_unknown(model, program_for_all, cold):
     evict(model) if cold else load(model, "populate")
     report = load_as_nobody(program_for_all, model)
     assert report["way"] == "populate"
-    present = 0 if cold else 8
-    assert report["reason"] == (
-        "residency is unknown (not our file), of 8 places tried "
-        f"{present} were in memory"
-    )
+    tried = "2 places tried 0" if cold else "8 places tried 8"
+    looked = f", of {tried} were in memory" if read_ahead < 1024 else ""
+    assert report["reason"] == "residency is unknown (not our file)" + looked
 
 
 # A slow, remote file system.
