@@ -224,7 +224,7 @@ def versions():
 
 
 own = read_ahead_kib(safetensors_file)
-settings = {own: ("cold", "again", "huge")}
+settings = {own: ("cold", "huge")}
 if may_set_read_ahead(safetensors_file):
     settings[SHORT] = ("cold", "again", "small")
 else:

@@ -8,6 +8,7 @@
 #include <spawn.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,12 +45,10 @@ class Spawn {
   ~Spawn() { posix_spawn_file_actions_destroy(&actions_); }
 
   // An error number, or 0.
-  int operator()(const std::vector<std::string>& arguments, pid_t& process) {
+  int operator()(std::vector<std::string> command, pid_t& process) {
     std::vector<char*> words;
-    std::vector<std::string> copies{"weig", kWorkerMark};
-    copies.insert(copies.end(), arguments.begin(), arguments.end());
-    words.reserve(copies.size() + 1);
-    for (std::string& word : copies) words.push_back(word.data());
+    words.reserve(command.size() + 1);
+    for (std::string& word : command) words.push_back(word.data());
     words.push_back(nullptr);
     return ::posix_spawn(&process, "/proc/self/exe", &actions_, nullptr, words.data(),
                          environ);
@@ -61,7 +60,10 @@ class Spawn {
 
 void wait_for(pid_t process, Ending& ending) {
   int status = 0;
-  while (::waitpid(process, &status, 0) < 0 && errno == EINTR) continue;
+  rusage used{};
+  while (::wait4(process, &status, 0, &used) < 0 && errno == EINTR) continue;
+  ending.major_faults = static_cast<std::uint64_t>(used.ru_majflt);
+  ending.minor_faults = static_cast<std::uint64_t>(used.ru_minflt);
   if (WIFSIGNALED(status))
     ending.signal = WTERMSIG(status);
   else
@@ -104,7 +106,7 @@ std::string Ending::failure() const {
   return text.empty() ? fmt::format("exit status {}", status) : std::string(text);
 }
 
-Result<Ending> run_worker_process(const std::vector<std::string>& arguments,
+Result<Ending> run_worker_process(const std::vector<std::string>& command,
                                   const Watch& watch,
                                   std::chrono::milliseconds period) {
   int ends[2];
@@ -113,7 +115,7 @@ Result<Ending> run_worker_process(const std::vector<std::string>& arguments,
   pid_t process = 0;
   Spawn spawn(ends[1]);
   ending.started = Clock::now();
-  const int failed = spawn(arguments, process);
+  const int failed = spawn(command, process);
   ::close(ends[1]);
   if (failed != 0) {
     ::close(ends[0]);

@@ -6,6 +6,7 @@
 #include <weig/error.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -19,9 +20,12 @@ using Clock = std::chrono::steady_clock;
 inline constexpr const char* kWorkerMark = "__bench_worker";
 
 struct Ending {
-  int status = 0;             // exit status
-  int signal = 0;             // that ended it, or 0
-  std::string output;         // all it has written, messages too
+  int status = 0;      // exit status
+  int signal = 0;      // that ended it, or 0
+  std::string output;  // all it has written, messages too
+  // Of the process from its start to its end, as the kernel tells its parent.
+  std::uint64_t major_faults = 0;
+  std::uint64_t minor_faults = 0;
   Clock::time_point started;  // just before it came into being
   bool ok() const { return status == 0 && signal == 0; }
   // "ended by signal 9 (Killed)", or the message that it left.
@@ -31,9 +35,9 @@ struct Ending {
 // Called every few milliseconds with the process's number while it runs.
 using Watch = std::function<void(int process)>;
 
-// Runs it to its end. When someone says stop (stop_signal()), ends it and fails with
-// cancelled. Fails with io where no process can be started.
-Result<Ending> run_worker_process(const std::vector<std::string>& arguments,
+// Runs command_of() a job to its end. When someone says stop (stop_signal()), ends it
+// and fails with cancelled. Fails with io where no process can be started.
+Result<Ending> run_worker_process(const std::vector<std::string>& command,
                                   const Watch& watch = {},
                                   std::chrono::milliseconds period = {});
 

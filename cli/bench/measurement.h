@@ -65,7 +65,7 @@ struct Figures {
 
   double user = 0;  // seconds, of all threads
   double system = 0;
-  std::uint64_t major_faults = 0;
+  std::uint64_t major_faults = 0;  // of the whole process
   std::uint64_t minor_faults = 0;
   std::uint64_t anonymous = 0;                // bytes, at their peak
   std::uint64_t file_backed = 0;              // likewise, shared memory included
@@ -98,6 +98,8 @@ struct Row {
   std::string refusal;     // why it was not run at all; empty otherwise
   std::uint64_t need = 0;  // bytes, of a refused row
   MemoryLimit limit;       // likewise
+  // What each run was, for perf, strace or time to be put before it.
+  std::vector<std::string> command;
   std::vector<Sample> backed;
   std::vector<Sample> fresh;       // where asked for
   std::vector<std::string> notes;  // no two alike

@@ -68,7 +68,7 @@ Status Preparation::make_cold() {
 Status Preparation::drop_all(Drop drop) {
   drop_caches(drop);
   const Job nothing{.task = "back", .file = {}, .open = {}};
-  const auto ended = run_worker_process(words_of(nothing));
+  const auto ended = run_worker_process(command_of(nothing));
   return ended ? Status() : Status(ended.error());
 }
 
@@ -85,7 +85,7 @@ Status Preparation::make_warm() {
     if (attempt == 0)
       if (Status status = evict(file_); !status) return status;
     const Job job{.task = "warm", .file = file_, .open = open_};
-    const auto warmed = run_worker_process(words_of(job));
+    const auto warmed = run_worker_process(command_of(job));
     if (!warmed) return warmed.error();
     if (!cache->known) return {};
     const auto after = page_cache(file_, Folios::tell);
@@ -112,7 +112,7 @@ Status Preparation::back(State state, Outcome& outcome) {
     outcome.notes.push_back(fmt::format("of {} of memory only {} could be backed",
                                         short_bytes(want), short_bytes(job.bytes)));
   if (job.bytes == 0) return {};
-  const auto ended = run_worker_process(words_of(job));
+  const auto ended = run_worker_process(command_of(job));
   if (!ended) return ended.error();
   if (ended->ok())
     outcome.backed = job.bytes;

@@ -85,7 +85,8 @@ class Measuring {
                   .file = settings_.file,
                   .threads = settings_.threads,
                   .open = settings_.open};
-    const auto ended = run_worker_process(words_of(job));
+    row.command = command_of(job);
+    const auto ended = run_worker_process(row.command);
     if (!ended) return ended.error();
     Sample sample = sample_of(*prepared, *ended);
     sample.round = round;

@@ -113,6 +113,7 @@ void print_row(Json& json, const Report& report, const Row& row) {
   total&& limit ? json.value(total->median / *limit) : json.null();
   print_samples(json, "backed", row.backed, row.state);
   if (report.with_fresh) print_samples(json, "fresh", row.fresh, row.state);
+  texts(json, "command", row.command);
   texts(json, "notes", row.notes);
   json.end_object();
 }

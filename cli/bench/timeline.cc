@@ -96,8 +96,6 @@ void Timeline::loaded() {
   put("first_use", count(loaded - resident_end_));
   put("user", static_cast<std::int64_t>(used.user * 1e9));
   put("system", static_cast<std::int64_t>(used.system * 1e9));
-  put("major", used.major_faults);
-  put("minor", used.minor_faults);
   // What was there once and is no more was a buffer of ours: mappings of the file stay.
   const std::uint64_t now = memory.anonymous + memory.file_backed;
   put("anonymous", memory.anonymous + (memory.peak > now ? memory.peak - now : 0));
@@ -126,8 +124,8 @@ Result<Figures> figures_of(const Ending& ending) {
   figures.first_use = lines.seconds("first_use");
   figures.user = lines.seconds("user");
   figures.system = lines.seconds("system");
-  figures.major_faults = lines.bytes("major").value_or(0);
-  figures.minor_faults = lines.bytes("minor").value_or(0);
+  figures.major_faults = ending.major_faults;
+  figures.minor_faults = ending.minor_faults;
   figures.anonymous = lines.bytes("anonymous").value_or(0);
   figures.file_backed = lines.bytes("file_backed").value_or(0);
   figures.huge_mapped = lines.bytes("huge_mapped");

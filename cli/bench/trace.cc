@@ -117,7 +117,7 @@ Result<Trace> trace(const Settings& settings, Way way, State state,
                 .open = settings.open};
   Watching watching(settings.file);
   const auto ended = run_worker_process(
-      words_of(job), [&](int process) { watching.look(process); }, kPeriod);
+      command_of(job), [&](int process) { watching.look(process); }, kPeriod);
   if (!ended) return ended.error();
   Trace found{.way = way, .memory = {}, .residency = {}, .failure = {}};
   if (!ended->ok()) {

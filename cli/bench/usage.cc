@@ -39,10 +39,7 @@ constexpr std::uint64_t kKiB = 1024;
 Usage usage() noexcept {
   rusage used{};
   ::getrusage(RUSAGE_SELF, &used);
-  return {.user = seconds(used.ru_utime),
-          .system = seconds(used.ru_stime),
-          .major_faults = static_cast<std::uint64_t>(used.ru_majflt),
-          .minor_faults = static_cast<std::uint64_t>(used.ru_minflt)};
+  return {.user = seconds(used.ru_utime), .system = seconds(used.ru_stime)};
 }
 
 std::optional<Footprint> footprint(int process) {

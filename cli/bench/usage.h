@@ -12,8 +12,6 @@ namespace weig::cli::bench {
 struct Usage {
   double user = 0;  // seconds
   double system = 0;
-  std::uint64_t major_faults = 0;
-  std::uint64_t minor_faults = 0;
 };
 // Of this process so far, all its threads.
 Usage usage() noexcept;

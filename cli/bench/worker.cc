@@ -108,8 +108,12 @@ Status do_job(const Job& job, Timeline& times) {
 
 }  // namespace
 
-std::vector<std::string> words_of(const Job& job) {
-  std::vector<std::string> words{job.task, job.file, std::to_string(job.bytes),
+std::vector<std::string> command_of(const Job& job) {
+  std::vector<std::string> words{"weig",
+                                 kWorkerMark,
+                                 job.task,
+                                 job.file,
+                                 std::to_string(job.bytes),
                                  std::to_string(job.threads)};
   if (job.open.unsealed == Unsealed::accept) words.emplace_back(kUnsealed);
   if (job.open.unknown_dtypes == UnknownDtypes::accept)

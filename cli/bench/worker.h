@@ -23,8 +23,8 @@ struct Job {
   OpenOptions open;
 };
 
-// The arguments that say so.
-std::vector<std::string> words_of(const Job& job);
+// The command that says so: "weig", kWorkerMark and its arguments.
+std::vector<std::string> command_of(const Job& job);
 bool is_worker(int argc, const char* const* argv) noexcept;
 
 // The whole process; returns its exit status.
