@@ -13,6 +13,7 @@ namespace {
 
 // The options that a file would need besides those given, found out by trying.
 std::string missing_options(const std::string& file, OpenOptions options) {
+  options.load = {};  // for that, nothing need be loaded
   const bool sealed_only = options.unsealed == Unsealed::refuse;
   const bool known_only = options.unknown_dtypes == UnknownDtypes::refuse;
   constexpr const char* kUnsealed = "--accept-unsealed";

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "command.h"
+#include "host.h"
 #include "json.h"
 #include "options.h"
 #include "progress_bar.h"
@@ -77,13 +78,29 @@ void print_json(Output& output, const Arguments& arguments,
   json.end_array().end_object();
 }
 
+// Loads as the options say, with a bar. A stream has none, since it runs while what it
+// loads is verified.
+Result<Model> open_with_bar(const Arguments& arguments) {
+  OpenOptions options = arguments.open;
+  options.load.threads = arguments.threads;
+  if (options.load.way == LoadWay::stream) {
+    options.load.progress = [](std::uint64_t, std::uint64_t) {
+      return stop_signal() == 0;
+    };
+    return open_model(arguments.file, options);
+  }
+  ProgressBar bar("loading");
+  options.load.progress = bar.callback();
+  return open_model(arguments.file, options);
+}
+
 Result<VerifyReport> verify_with_bar(const Model& model, unsigned threads) {
   ProgressBar bar("verifying");
   return verify(model, {.threads = threads, .progress = bar.callback()});
 }
 
 int run_verify(const Arguments& arguments) {
-  const auto model = open_model(arguments.file, arguments.open);
+  const auto model = open_with_bar(arguments);
   if (!model) return fail(model.error(), arguments.form);
   const auto report = verify_with_bar(*model, arguments.threads);
   if (!report) return fail(report.error(), arguments.form);

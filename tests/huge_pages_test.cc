@@ -6,6 +6,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 
@@ -64,6 +65,50 @@ TEST(HugePages, a_file_just_written_is_touched_with_few_faults) {
   }
   EXPECT_GT(huge * 100, resident * 95) << huge << " of " << resident << " KiB";
   EXPECT_LT(taken, 130 + 64);  // 128 MiB in pages of 2 MiB, and the first, small ones
+}
+
+// Writes a file in such pieces that the page cache holds it in small folios.
+void write_in_small_folios(const std::string& path,
+                           const std::vector<std::byte>& bytes) {
+  std::ofstream file(path, std::ios::binary);
+  constexpr std::size_t kPiece = 16 << 10;
+  for (std::size_t at = 0; at < bytes.size(); at += kPiece) {
+    const std::size_t count = std::min(kPiece, bytes.size() - at);
+    file.write(reinterpret_cast<const char*>(bytes.data() + at),
+               static_cast<std::streamsize>(count));
+    file.flush();
+  }
+}
+
+// Page faults of touching [begin, end) of the file's mapping.
+long faults_of_touching(const Model& model, std::uint64_t begin, std::uint64_t end) {
+  const long before = faults();
+  volatile const std::byte* data = model.mapped().data();
+  for (std::uint64_t at = begin; at < end; at += 4096) static_cast<void>(data[at]);
+  static_cast<void>(data[end - 1]);
+  return faults() - before;
+}
+
+TEST(HugePages, small_folios_are_mapped_whole_as_well) {
+  const Folder folder;
+  const std::string path = folder.path("m.weig");
+  const Image image = Image::sealed({{"t", Dtype::u8, {(40 << 20) + 12345}}});
+  write_in_small_folios(path, image.bytes);
+  const std::uint64_t size = image.bytes.size();
+  {
+    const Model model = Model::open(path).value();
+    EXPECT_GT(faults_of_touching(model, 0, size), 300);  // they are small
+  }
+  for (const unsigned threads : {1u, 2u}) {
+    const LoadOptions load{.way = LoadWay::populate, .threads = threads};
+    const Model model = Model::open(path, {.load = load}).value();
+    EXPECT_LT(faults_of_touching(model, 0, size), 8);
+  }
+  // Parts, of which neither end lies on a page.
+  const FileRange part{(8 << 20) + 70'000, (31 << 20) + 70'001};
+  const LoadOptions load{.way = LoadWay::populate, .threads = 1, .ranges = {part}};
+  const Model model = Model::open(path, {.load = load}).value();
+  EXPECT_LT(faults_of_touching(model, part.begin, part.end), 8);
 }
 
 }  // namespace

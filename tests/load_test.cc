@@ -172,6 +172,12 @@ TEST_F(Load, each_tensor_is_told_to_be_a_view_or_a_copy) {
       }
     }
   }
+  const Model read = open({.way = LoadWay::read});
+  EXPECT_FALSE(read.is_view(read.tensor("b").value()));
+  const std::string big = folder_.path("big.weig");
+  write_file(big, Image::minimal({{"t", Dtype::f32, {2}}}, ByteOrder::big).bytes);
+  const Model swapped = Model::open(big, {.unsealed = Unsealed::accept}).value();
+  EXPECT_FALSE(swapped.is_view(swapped.tensor("t").value()));
   const Model names = Model::open(path_, {.part = Part::metadata}).value();
   EXPECT_FALSE(names.is_view(names.tensor("b").value()));
 }

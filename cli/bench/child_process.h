@@ -35,8 +35,9 @@ struct Ending {
 // Called every few milliseconds with the process's number while it runs.
 using Watch = std::function<void(int process)>;
 
-// Runs command_of() a job to its end. When someone says stop (stop_signal()), ends it
-// and fails with cancelled. Fails with io where no process can be started.
+// Runs this program with the arguments of `command` to its end. When someone says stop
+// (stop_signal()), ends it and fails with cancelled. Fails with io where no process can
+// be started.
 Result<Ending> run_worker_process(const std::vector<std::string>& command,
                                   const Watch& watch = {},
                                   std::chrono::milliseconds period = {});

@@ -55,7 +55,8 @@ enum class Memory { backed, fresh };
 // Whether the file's state was what it should be.
 enum class Proof { proven, wrong, unknown };
 
-// What a fresh process tells of its own loading. Seconds follow one another.
+// What a fresh process tells of its own loading, and the kernel of it. Seconds follow
+// one another.
 struct Figures {
   double start = 0;  // from before the process existed to its first own line
   double open = 0;

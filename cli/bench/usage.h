@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel says of a process: time, faults, memory. From getrusage and /proc;
+// What the kernel says of a process: time and memory. From getrusage and /proc;
 // the calls to the operating system are in usage.cc.
 #pragma once
 

@@ -7,7 +7,9 @@
 #include <atomic>
 #include <charconv>
 #include <exception>
+#include <filesystem>
 #include <new>
+#include <system_error>
 
 #include "bench/classical.h"
 #include "bench/raw_file.h"
@@ -109,10 +111,15 @@ Status do_job(const Job& job, Timeline& times) {
 }  // namespace
 
 std::vector<std::string> command_of(const Job& job) {
-  std::vector<std::string> words{"weig",
+  std::error_code unknown;
+  auto program = std::filesystem::read_symlink("/proc/self/exe", unknown).string();
+  if (unknown) program = "weig";
+  auto file = std::filesystem::absolute(job.file, unknown).string();
+  if (unknown || job.file.empty()) file = job.file;
+  std::vector<std::string> words{program,
                                  kWorkerMark,
                                  job.task,
-                                 job.file,
+                                 file,
                                  std::to_string(job.bytes),
                                  std::to_string(job.threads)};
   if (job.open.unsealed == Unsealed::accept) words.emplace_back(kUnsealed);

@@ -23,7 +23,8 @@ struct Job {
   OpenOptions open;
 };
 
-// The command that says so: "weig", kWorkerMark and its arguments.
+// The command that says so, which can be given again by hand: this program, kWorkerMark
+// and its arguments.
 std::vector<std::string> command_of(const Job& job);
 bool is_worker(int argc, const char* const* argv) noexcept;
 

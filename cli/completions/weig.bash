@@ -21,6 +21,11 @@ _weig() {
       compopt +o default +o bashdefault
       return
       ;;
+    --load)
+      compopt +o default +o bashdefault
+      mapfile -t COMPREPLY < <(compgen -W "map stream populate read auto" -- "$word")
+      return
+      ;;
     --ways | --states)
       # The last of a list between commas.
       local names='map stream populate read auto copy buffer plain' known=

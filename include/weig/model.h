@@ -110,7 +110,7 @@ class Model : private View {
   // Whether a tensor's data is the file's own pages, mapped. False where it is a copy
   // in memory of this Model's own (LoadWay::read, a file that cannot be mapped or is in
   // the other byte order), and where it is not in memory (a metadata-only open).
-  // Decided anew after each load; O(1).
+  // A load may change it. O(1).
   bool is_view(const Tensor& tensor) const noexcept;
 
   // The same file as a View, for functions that take one. Valid as long as the Model.

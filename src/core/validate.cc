@@ -283,11 +283,11 @@ Status check_header(Bytes bytes, std::uint64_t file_size, const ViewOptions& opt
     return corrupt(offsetof(disk::Header, file_size), "the file's size")
         .found(std::to_string(file_size) + " bytes")
         .expected(std::to_string(header.file_size) + " bytes, by its header")
-        .hint(
-            file_size < header.file_size
-                ? "the file was cut: copy or download it again"
-                : "bytes follow the end: where a file was only padded, 'truncate -s " +
-                      std::to_string(header.file_size) + " FILE' mends it");
+        .hint(file_size < header.file_size
+                  ? "the file was cut: copy or download it again"
+                  : "bytes follow the end: if the file was only padded, 'head -c " +
+                        std::to_string(header.file_size) +
+                        " FILE >COPY' makes a sound one");
   if (header.file_size >> 63)
     return corrupt(offsetof(disk::Header, file_size), "file_size is above 2^63");
   if (order == ByteOrder::big && header.flags != 0)

@@ -65,6 +65,10 @@ constexpr std::uint64_t kPageIsPresent = 1 << 3;
 constexpr std::uint64_t kPageIsHuge = 1 << 6;
 const unsigned long kPagemapScan = _IOWR('f', 16, ScanArguments);
 
+std::uint64_t page_size() {
+  return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
 Descriptor open_pagemap() noexcept {
   return Descriptor(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
 }
@@ -74,8 +78,9 @@ bool all_present(const Descriptor& pagemap, Bytes range) noexcept {
   PageRegion missing{};
   ScanArguments arguments{};
   arguments.size = sizeof arguments;
-  arguments.begin = reinterpret_cast<std::uintptr_t>(range.data());
-  arguments.end = arguments.begin + range.size();
+  const auto begin = reinterpret_cast<std::uintptr_t>(range.data());
+  arguments.begin = align_down(begin, page_size());
+  arguments.end = begin + range.size();
   arguments.regions = reinterpret_cast<std::uintptr_t>(&missing);
   arguments.region_count = 1;
   arguments.max_pages = 1;
@@ -88,10 +93,6 @@ bool all_present(const Descriptor& pagemap, Bytes range) noexcept {
 // mincore is asked for so much at a time, so that its answer stays small.
 constexpr std::uint64_t kMincoreStep = std::uint64_t{256} << 20;
 
-std::uint64_t page_size() {
-  return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-}
-
 std::optional<std::uint64_t> cachestat(const InputFile& file, std::uint64_t offset,
                                        std::uint64_t length) {
   const CachestatRange range{offset, length};
@@ -101,7 +102,7 @@ std::optional<std::uint64_t> cachestat(const InputFile& file, std::uint64_t offs
 }
 
 // How many bytes of `range`, which begins on a page, mincore says are in memory.
-std::optional<std::uint64_t> by_mincore(Bytes range) {
+std::optional<std::uint64_t> resident_in(Bytes range) {
   std::vector<unsigned char> pages(kMincoreStep / page_size());
   std::uint64_t sum = 0;
   while (!range.empty()) {
@@ -135,8 +136,9 @@ struct CachedBytes {
   std::atomic<std::uint64_t> sum = 0;
   std::atomic<bool> known = true;
 
+  static constexpr std::uint64_t kPiece = std::uint64_t{16} << 20;
+
   bool count_piece() noexcept {
-    constexpr std::uint64_t kPiece = std::uint64_t{64} << 20;
     const std::uint64_t at = next.fetch_add(kPiece);
     if (at >= file.size()) return false;
     const auto cached = cachestat(file, at, std::min(kPiece, file.size() - at));
@@ -149,14 +151,15 @@ struct CachedBytes {
 std::optional<std::uint64_t> cached_bytes(const InputFile& file) noexcept {
   // Small folios are as many as pages, and all are looked at: 20 ms for 5 GB on one
   // CPU.
-  constexpr auto kLong = std::chrono::microseconds(100);
+  constexpr auto kLong = std::chrono::microseconds(60);
   CachedBytes count{.file = file};
   const auto start = std::chrono::steady_clock::now();
   const bool more = count.count_piece();
   const bool small = std::chrono::steady_clock::now() - start > kLong;
-  if (more)
+  const std::uint64_t left = (file.size() - 1) / CachedBytes::kPiece;  // pieces
+  if (more && left > 0)
     run_on_threads(
-        small ? usable_cpus() : 1,
+        small ? static_cast<unsigned>(std::min<std::uint64_t>(usable_cpus(), left)) : 1,
         [](void* given) {
           while (static_cast<CachedBytes*>(given)->count_piece()) continue;
         },
@@ -250,7 +253,7 @@ std::optional<std::uint64_t> resident_bytes(const InputFile& file) {
 std::optional<std::uint64_t> resident_bytes(const InputFile& file,
                                             const Mapping& mapping) {
   if (!mincore_is_true(file)) return resident_bytes(file);
-  const auto bytes = by_mincore(mapping.bytes());
+  const auto bytes = resident_in(mapping.bytes());
   if (!bytes) return resident_bytes(file);
   return std::min(*bytes, file.size());
 }
@@ -296,17 +299,25 @@ std::optional<std::uint64_t> huge_mapped_bytes(Bytes range) {
 Faults faults() noexcept { return faults_of(RUSAGE_SELF); }
 Faults faults_of_this_thread() noexcept { return faults_of(RUSAGE_THREAD); }
 
-FaultAround::FaultAround() noexcept
-    : sink_(::memfd_create("weig", MFD_CLOEXEC)), pagemap_(open_pagemap()) {}
+FaultAround::FaultAround() noexcept {
+  // Where a process may not even write files so short, writing is a signal.
+  rlimit most{};
+  if (::getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur < kHugePage) return;
+  sink_ = Descriptor(::memfd_create("weig", MFD_CLOEXEC));
+  pagemap_ = open_pagemap();
+}
 
 bool FaultAround::map(Bytes range) const noexcept {
   constexpr std::size_t kStride = std::size_t{64} << 10;
-  constexpr std::size_t kMost = kHugePage / kStride;
+  constexpr std::size_t kMost = kHugePage / kStride + 1;
   if (!sink_ || !pagemap_) return false;
+  // A fault maps a stretch that is aligned to its own length: the first may be short.
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(range.data()) % kStride;
   iovec bytes[kMost];
   for (std::size_t at = 0; at < range.size();) {
     int count = 0;
-    for (; count < static_cast<int>(kMost) && at < range.size(); at += kStride)
+    for (; count < static_cast<int>(kMost) && at < range.size();
+         at += at == 0 ? kStride - past : kStride)
       // Only read: an iovec knows no const.
       bytes[count++] = {const_cast<std::byte*>(range.data()) + at, 1};
     if (::pwritev(sink_.number(), bytes, count, 0) != count) return false;

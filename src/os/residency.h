@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pages are in memory, and which are mapped huge.
+// Which pages are in memory, which are mapped huge, and mapping those that are there.
 #pragma once
 
 #include <cstdint>

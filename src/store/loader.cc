@@ -35,12 +35,12 @@ constexpr std::uint64_t kSlowStep = std::uint64_t{128} << 10;
 // 2 MiB that take more faults than this lie in memory in small folios.
 constexpr std::uint64_t kFewFaults = 8;
 
-// Where all is in memory and a piece takes less, it lies in huge folios: the next may
-// be longer, since nothing in it waits for a disk.
+// Where all was in memory at first, and 2 MiB take less than this, they lie in large
+// folios: the next piece may be longer, since nothing in it waits for a disk. Stops are
+// looked for after each step, in case the pages have gone meanwhile.
 constexpr auto kFast = std::chrono::microseconds(40);
 constexpr std::uint64_t kFastPiece = 32 * kPopulatePiece;
-
-constexpr std::uint64_t kSamples = 8;
+constexpr std::uint64_t kFastStep = 8 * kPopulatePiece;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -54,10 +54,11 @@ std::optional<Samples> sample(const os::InputFile& file) {
   mapping->advise_huge(0);
   Samples samples;
   std::uint64_t huge = 0;
-  for (std::uint64_t i = 0; i < kSamples && samples.were_absent() < 2; ++i) {
-    // In the middle of each eighth: the front has just been read.
+  for (const std::uint64_t eighth : {0, 4, 2, 6, 1, 5, 3, 7}) {
+    if (samples.were_absent() == 2) break;
+    // In the middle of each: the front has just been read.
     const std::uint64_t at =
-        align_down(file.size() / (2 * kSamples) * (2 * i + 1), os::kHugePage);
+        align_down(file.size() / 16 * (2 * eighth + 1), os::kHugePage);
     const std::uint64_t before = os::faults_of_this_thread().major;
     if (!mapping->populate(at, 1)) return {};
     ++samples.places;
@@ -90,13 +91,21 @@ std::uint64_t sum_of(const std::vector<FileRange>& ranges) {
   return sum;
 }
 
+// Counting takes time, where folios are small; in memory, there is nothing to count.
+std::optional<std::uint64_t> resident_on(const Storage& storage,
+                                         const os::InputFile& file) {
+  if (storage.in_memory) return file.size();
+  return os::resident_bytes(file);
+}
+
 LoadFacts facts_of(const os::InputFile& file) {
   LoadFacts facts{.bytes = file.size(),
-                  .resident = os::resident_bytes(file),
+                  .resident = {},
                   .storage = {},
                   .memory = memory_limit(),
                   .samples = {}};
   if (auto storage = os::storage_of(file)) facts.storage = *std::move(storage);
+  facts.resident = resident_on(facts.storage, file);
   return facts;
 }
 
@@ -146,26 +155,33 @@ Decision decide(const os::InputFile& file, const LoadOptions& options) {
 }
 
 // Makes ranges of a mapping present, for one thread. What kind of folios a range lies
-// in shows when it is mapped, so how it is done follows from the one before.
+// in, and whether in memory, shows when it is mapped: so how it is done follows from
+// the one before.
 class Loader::Mapper {
  public:
   Status map(const os::Mapping& mapping, std::uint64_t begin, std::uint64_t length) {
-    const std::uint64_t before = os::faults_of_this_thread().minor;
+    const os::Faults before = os::faults_of_this_thread();
     Status status;
     if (!in_small_folios_ || !map_around(mapping.bytes().subspan(begin, length)))
       status = mapping.populate(begin, length);
-    const std::uint64_t faults = os::faults_of_this_thread().minor - before;
-    in_small_folios_ = faults > kFewFaults * (length / os::kHugePage + 1);
+    const os::Faults after = os::faults_of_this_thread();
+    const std::uint64_t few = kFewFaults * (length / os::kHugePage + 1);
+    in_small_folios_ = after.major == before.major && after.minor - before.minor > few;
     return status;
   }
 
  private:
   bool map_around(Bytes range) {
+    constexpr unsigned kMostFailures = 4;  // pages can be in use for a moment
+    if (failures_ == kMostFailures) return false;
     if (!around_) around_.emplace();
-    return around_->map(range);
+    const bool mapped = around_->map(range);
+    if (!mapped) ++failures_;
+    return mapped;
   }
 
   bool in_small_folios_ = false;
+  unsigned failures_ = 0;
   std::optional<os::FaultAround> around_;
 };
 
@@ -287,9 +303,10 @@ void Loader::work() {
       if (part.begin < part.end && !load_part(part, step, mapper)) return;
     }
     if (fill_) continue;
-    const auto taken = Clock::now() - start;
-    length = all_in_memory_ && taken < kFast ? kFastPiece : piece_;
-    step = taken > kSlow ? kSlowStep : length;
+    const auto taken = (Clock::now() - start) / (length / piece_);
+    const bool fast = all_in_memory_ && taken < kFast;
+    length = fast ? kFastPiece : piece_;
+    step = fast ? kFastStep : taken > kSlow ? kSlowStep : piece_;
   }
 }
 
@@ -303,7 +320,7 @@ Status Loader::run() {
   const auto huge = os::huge_mapped_bytes(mapping_.bytes());
   const bool small_folios =
       after.minor - before.minor > total_ / os::kHugePage * kFewFaults;
-  const bool all_mapped = !fill_ && !stop_ && total_ == mapping_.size();
+  const bool all_mapped = !fill_ && !stop_ && total_ == file_.size();
   const auto resident = small_folios && all_mapped ? os::resident_bytes(file_, mapping_)
                                                    : os::resident_bytes(file_);
   // Of a page that the cut went through, the rest reads as zeros.
@@ -325,7 +342,10 @@ Status Loader::run() {
 }
 
 Status Loader::start() {
-  report_.finished = false;
+  {
+    const std::lock_guard lock(mutex_);
+    report_.finished = false;
+  }
   try {
     thread_ = std::thread([this] { static_cast<void>(run()); });
     return {};

@@ -70,7 +70,7 @@ class Loader {
   const std::vector<FileRange> ranges_;  // what to load
   const std::uint64_t total_;            // bytes of it
   const std::uint64_t piece_;            // bytes that a thread takes at a time
-  const bool all_in_memory_;             // when this was made, as far as is known
+  const bool all_in_memory_;             // before anything was loaded
   const Progress progress_;
   std::atomic<std::uint64_t> next_;
   std::atomic<bool> stop_ = false;

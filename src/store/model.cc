@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <mutex>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "formats/safetensors.h"
 #include "formats/sniff.h"
 #include "os/os.h"
+#include "os/residency.h"
 #include "store/loader.h"
 #include "store/parallel.h"
 
@@ -60,10 +62,10 @@ std::string_view file_format_name(FileFormat format) noexcept {
 struct Model::Backing {
   std::string path;
   FileFormat format = FileFormat::weig;
-  os::Descriptor anchor;        // the file, for later loads
-  os::Mapping mapping;          // of the file, or memory of our own
-  bool own_memory = false;      // the latter, read up to `front`
-  std::uint64_t front = 0;      // where data begins
+  os::Descriptor anchor;                 // the file, for later loads
+  os::Mapping mapping;                   // of the file, or memory of our own
+  std::atomic<bool> own_memory = false;  // the latter, read up to `front`
+  std::uint64_t front = 0;               // where data begins
   os::Mapping swapped;          // data in our byte order, where the file's is not
   std::vector<std::byte> core;  // a foreign file's table
   std::optional<std::string> metadata;  // a foreign file's
@@ -151,7 +153,9 @@ Status Model::Backing::map_or_read(const os::InputFile& file, std::uint64_t leng
       return std::move(mapped).error();
     warnings.push_back(mapped.error().fields().what +
                        ": it is read into memory instead");
-    decision.choice = {.way = LoadWay::read, .reason = "the file cannot be mapped"};
+    decision.choice.way = LoadWay::read;
+    decision.choice.reason = "the file cannot be mapped";
+    decision.resident = os::resident_bytes(file);
   }
   WEIG_TRY_ASSIGN(memory, memory_for(length));
   mapping = std::move(memory);

@@ -7,6 +7,7 @@ import ctypes
 import mmap
 import os
 import shutil
+import time
 from pathlib import Path
 
 PAGE = mmap.PAGESIZE
@@ -90,7 +91,14 @@ def memory_cgroup(limit):
         file.write_text(str(limit))
         yield folder, file
     finally:
-        folder.rmdir()
+        for attempt in range(50):  # until the last process in it is gone for good
+            try:
+                folder.rmdir()
+                break
+            except OSError:
+                if attempt == 49:
+                    raise
+                time.sleep(0.02)
 
 
 def enter(folder):

@@ -130,14 +130,13 @@ def test_the_raw_limit_is_the_faster_raw_reading(report):
             assert row["of_raw"] == pytest.approx(median / limit)
 
 
-@pytest.mark.parametrize("way", ["map", "plain", "copy"])
+@pytest.mark.parametrize("way", ["map", "populate", "plain"])
 def test_time_counts_the_same_faults(weig, model, way):
     """GNU time before the very command that a row was measured with."""
     options = ["--ways", way, "--states", "warm", "--rounds", "2", "--json"]
     [row] = rows(weig.ok("bench", model, *options).json(), "warm", way)
-    assert row["command"][0] == "weig" and str(model) in row["command"]
     told = [sample["minor_faults"] for sample in row["backed"]["samples"]]
-    command = ["/usr/bin/time", "-f", "%F %R", weig.path, *row["command"][1:]]
+    command = ["/usr/bin/time", "-f", "%F %R", *row["command"]]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     major, minor = map(int, run.stderr.split())
     assert major == 0

@@ -205,9 +205,8 @@ def test_huge_reads_small_folios_again(weig, model, big_tmp):
     copy = big_tmp / "copy.weig"
     page_cache.copy_in_small_folios(model, copy)
     report = weig.ok("warm", copy, "--huge", "--json").json()
-    assert (
-        report["huge_share_before"] == 0 and report["huge_share"] > 0.85
-    )  # but both ends
+    # But both ends, and what scattered memory has no room for.
+    assert report["huge_share_before"] == 0 and report["huge_share"] > 0.8
     assert (
         report["small_folios_held"] == 0 and report["small_folios_dropped"] > 38 * MIB
     )
@@ -243,9 +242,8 @@ def test_huge_works_on_others_files(weig_for_all, model, big_tmp):
     run = weig_for_all("warm", copy, "--huge", "--json", **AS_NOBODY)
     assert run.status == 0, run.err
     report = run.json()
-    assert (
-        report["huge_share_before"] == 0 and report["huge_share"] > 0.85
-    )  # but both ends
+    # But both ends, and what scattered memory has no room for.
+    assert report["huge_share_before"] == 0 and report["huge_share"] > 0.8
     assert report["resident_after"] is None  # not known to this user
     assert page_cache.resident_share(copy) == 1
 
