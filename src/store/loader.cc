@@ -33,7 +33,7 @@ constexpr auto kSlow = std::chrono::milliseconds(30);
 constexpr std::uint64_t kSlowStep = std::uint64_t{128} << 10;
 
 // 2 MiB that take more faults than this lie in memory in small folios.
-constexpr std::uint64_t kFewFaults = 8;
+constexpr std::uint64_t kFewFaults = 4;
 
 // Where all was in memory at first, and 2 MiB take less than this, they lie in large
 // folios: the next piece may be longer, since nothing in it waits for a disk. Stops are
