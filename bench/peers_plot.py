@@ -29,7 +29,9 @@ STYLE = """
 
 
 def duration(seconds):
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.0f} ms"
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1e3:.{0 if seconds >= 0.01 else 1}f} ms"
 
 
 def text(x, y, what, kind="", anchor="start"):
