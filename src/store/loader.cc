@@ -54,7 +54,7 @@ std::optional<Samples> sample(const os::InputFile& file) {
   mapping->advise_huge(0);
   Samples samples;
   std::uint64_t huge = 0;
-  for (const std::uint64_t eighth : {0, 4, 2, 6, 1, 5, 3, 7}) {
+  for (const std::uint64_t eighth : {0U, 4U, 2U, 6U, 1U, 5U, 3U, 7U}) {
     if (samples.were_absent() == 2) break;
     // In the middle of each: the front has just been read.
     const std::uint64_t at =
