@@ -6,9 +6,10 @@
 # be run by a Python that has what bench/peers/requirements.txt lists.
 #
 # cold    nothing of the file is in the page cache
-# again   a second start: the page cache is as the same way's cold load has left it
-# huge    all of the file is in the page cache, in huge folios as far as they go
-# small   the same, in small folios, as a plain mapping at 128 KiB leaves it
+# huge    all of it is, in huge folios as far as they go; at the machine's read-ahead
+# again   a second start: the page cache is as the same way's cold load has left it; at
+#         128 KiB
+# small   all of it is, in small folios, as a plain mapping leaves it; at 128 KiB
 import importlib.metadata
 import json
 import os

@@ -92,7 +92,7 @@ def test_without_cachestat_mincore_tells(model):
     assert report["resident_before"] == os.path.getsize(model)
     evict(model)
     report = load(model, "populate", refuse=f"cachestat={ENOSYS}")
-    assert report["resident_before"] < MIB  # the front, which opening reads
+    assert report["resident_before"] < MIB  # what telling the format reads
     assert report["resident_after"] == os.path.getsize(model)
 
 
@@ -231,7 +231,7 @@ def test_a_cold_local_file_is_populated(model):
     assert report["way"] == "populate" and report["reason"] == (
         "the file is local and not in memory"
     )
-    assert report["resident_before"] < MIB  # the front, which opening reads
+    assert report["resident_before"] < MIB  # what telling the format reads
     assert report["resident_after"] == report["bytes"] == os.path.getsize(model)
 
 
