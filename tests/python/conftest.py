@@ -46,6 +46,15 @@ def weig_for_all(weig):
     shutil.rmtree(folder)
 
 
+@pytest.fixture(scope="module")
+def folder():
+    """One on a disk, for a whole file of tests, that every user may look into."""
+    path = Path(tempfile.mkdtemp(prefix="weig-test-", dir="/var/tmp"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
 @pytest.fixture
 def big_tmp():
     """A folder on a disk, for files too large for a /tmp in memory."""

@@ -13,7 +13,6 @@ import shlex
 import shutil
 import statistics
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -49,15 +48,6 @@ def write_model(weig, file, size, tensors=48):
             target.write(os.urandom(length))
     weig.ok("convert", source, "-o", file)
     source.unlink()
-
-
-@pytest.fixture(scope="module")
-def folder():
-    """One on the disk, that every user may look into."""
-    path = Path(tempfile.mkdtemp(prefix="weig-test-", dir="/var/tmp"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -29,15 +28,6 @@ NOBODY = 65534
 OURS = ["map", "stream", "populate", "read", "auto"]
 CLASSICAL = ["copy", "buffer", "plain"]
 PARTS = ["start", "open", "resident", "first_use"]
-
-
-@pytest.fixture(scope="module")
-def folder():
-    """On a disk, and open to all."""
-    path = Path(tempfile.mkdtemp(prefix="weig-test-", dir="/var/tmp"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture(scope="module")

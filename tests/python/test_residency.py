@@ -201,12 +201,20 @@ def test_a_wrong_group_is_refused(refused, model, safetensors):
     refused(call, NOT_FOUND, safetensors, "no groups", "weig convert")
 
 
+def put_memory_together():
+    """Free memory that earlier tests have scattered, where we may."""
+    compact = Path("/proc/sys/vm/compact_memory")
+    if os.access(compact, os.W_OK):
+        compact.write_text("1")
+
+
 def test_huge_reads_small_folios_again(weig, model, big_tmp):
     copy = big_tmp / "copy.weig"
     page_cache.copy_in_small_folios(model, copy)
+    put_memory_together()
     report = weig.ok("warm", copy, "--huge", "--json").json()
-    # But both ends, and what scattered memory has no room for.
-    assert report["huge_share_before"] == 0 and report["huge_share"] > 0.8
+    # But both ends.
+    assert report["huge_share_before"] == 0 and report["huge_share"] > 0.85
     assert (
         report["small_folios_held"] == 0 and report["small_folios_dropped"] > 38 * MIB
     )
@@ -239,11 +247,12 @@ def test_huge_works_on_others_files(weig_for_all, model, big_tmp):
     """Their residency is unknown: how the mapping came out tells."""
     copy = big_tmp / "copy.weig"
     page_cache.copy_in_small_folios(model, copy)
+    put_memory_together()
     run = weig_for_all("warm", copy, "--huge", "--json", **AS_NOBODY)
     assert run.status == 0, run.err
     report = run.json()
-    # But both ends, and what scattered memory has no room for.
-    assert report["huge_share_before"] == 0 and report["huge_share"] > 0.8
+    # But both ends.
+    assert report["huge_share_before"] == 0 and report["huge_share"] > 0.85
     assert report["resident_after"] is None  # not known to this user
     assert page_cache.resident_share(copy) == 1
 
