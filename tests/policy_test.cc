@@ -39,6 +39,23 @@ TEST(Policy, what_memory_cannot_hold_is_only_mapped) {
             "available");
 }
 
+TEST(Policy, what_is_in_memory_stays_there_and_is_populated) {
+  LoadFacts facts = cold_local_file();
+  facts.memory = {};  // is not looked at
+  EXPECT_FALSE(choose_by_residency(facts));
+  facts.resident = 4 * kGiB - 1;
+  for (const bool remote : {false, true}) {
+    facts.storage.remote = remote;
+    const auto choice = choose_by_residency(facts);
+    ASSERT_TRUE(choice);
+    EXPECT_EQ(choice->way, LoadWay::populate);
+    EXPECT_EQ(choice->reason, "4.29 GB of 4.29 GB are in memory already");
+    EXPECT_EQ(choose_way(facts).reason, choice->reason);
+  }
+  facts.resident.reset();
+  EXPECT_FALSE(choose_by_residency(facts));
+}
+
 TEST(Policy, small_files_and_files_in_memory_are_populated_without_samples) {
   LoadFacts facts = cold_local_file();
   facts.bytes = 1 << 20;

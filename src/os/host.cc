@@ -148,14 +148,13 @@ std::optional<double> cpu_quota(const std::string& root) {
   std::optional<double> least;
   for (const std::string& folder : groups.folders) {
     std::string quota = read_text(folder + "/cpu.cfs_quota_us");
-    std::string period = read_text(folder + "/cpu.cfs_period_us");
-    if (groups.version == 2) {  // "QUOTA PERIOD"
-      quota = read_text(folder + "/cpu.max");
-      period = quota.substr(std::min(quota.find(' ') + 1, quota.size()));
-    }
+    if (groups.version == 2) quota = read_text(folder + "/cpu.max");  // "QUOTA PERIOD"
     const auto share = number_of(quota);  // "-1" and "max" are none
-    const auto of = number_of(period);
-    if (!share || !of || *of == 0) continue;
+    if (!share) continue;
+    const auto of = number_of(
+        groups.version == 2 ? quota.substr(std::min(quota.find(' ') + 1, quota.size()))
+                            : read_text(folder + "/cpu.cfs_period_us"));
+    if (!of || *of == 0) continue;
     const double cpus = static_cast<double>(*share) / static_cast<double>(*of);
     if (!least || cpus < *least) least = cpus;
   }
@@ -170,11 +169,12 @@ MemoryLimit memory_limit(const std::string& root) {
     const auto free = number_after(meminfo, "MemAvailable");
     least = {*total * kKiB, free.value_or(*total) * kKiB, "this machine"};
   }
+  const std::uint64_t machine = least.limit;
   const Cgroups groups = cgroups_of("memory", root);
   for (const std::string& folder : groups.folders) {
     const char* name = groups.version == 1 ? "/memory.limit_in_bytes" : "/memory.max";
     const auto limit = number_of(read_text(folder + name));  // "max" is none
-    if (!limit) continue;
+    if (!limit || *limit >= machine) continue;
     const std::uint64_t used = used_in(folder, groups.version);
     const std::uint64_t available = *limit > used ? *limit - used : 0;
     least.available = std::min(least.available, available);

@@ -91,21 +91,13 @@ std::uint64_t sum_of(const std::vector<FileRange>& ranges) {
   return sum;
 }
 
-// Counting takes time, where folios are small; in memory, there is nothing to count.
-std::optional<std::uint64_t> resident_on(const Storage& storage,
-                                         const os::InputFile& file) {
-  if (storage.in_memory) return file.size();
-  return os::resident_bytes(file);
-}
-
+// All but the memory, which takes a while to find out, and samples.
 LoadFacts facts_of(const os::InputFile& file) {
-  LoadFacts facts{.bytes = file.size(),
-                  .resident = {},
-                  .storage = {},
-                  .memory = memory_limit(),
-                  .samples = {}};
+  LoadFacts facts{
+      .bytes = file.size(), .resident = {}, .storage = {}, .memory = {}, .samples = {}};
   if (auto storage = os::storage_of(file)) facts.storage = *std::move(storage);
-  facts.resident = resident_on(facts.storage, file);
+  // Counting takes time, where folios are small; in memory, there is nothing to count.
+  facts.resident = facts.storage.in_memory ? file.size() : os::resident_bytes(file);
   return facts;
 }
 
@@ -150,6 +142,9 @@ Decision decide(const os::InputFile& file, const LoadOptions& options) {
   if (!chooses)
     return {{.way = options.way, .direct_io = prefers_direct_io(facts), .reason = {}},
             facts.resident};
+  if (auto known = choose_by_residency(facts))
+    return {*std::move(known), facts.resident};
+  facts.memory = memory_limit();
   if (wants_samples(facts)) facts.samples = sample(file);
   return {choose_way(facts), facts.resident};
 }

@@ -69,8 +69,15 @@ std::optional<Choice> choose_by_size(std::uint64_t bytes) {
   return Choice{.way = LoadWay::populate, .reason = "the file is small"};
 }
 
+std::optional<Choice> choose_by_residency(const LoadFacts& facts) {
+  if (!facts.resident || facts.storage.in_memory || resident_share(facts) < kMost)
+    return {};
+  return Choice{.way = LoadWay::populate, .reason = residency_text(facts)};
+}
+
 Choice choose_way(const LoadFacts& facts) {
   if (auto choice = choose_by_size(facts.bytes)) return *std::move(choice);
+  if (auto choice = choose_by_residency(facts)) return *std::move(choice);
   const double share = resident_share(facts);
   const std::string& system = facts.storage.file_system;
   if (facts.bytes > facts.memory.available)

@@ -37,6 +37,10 @@ struct Choice {
 // The choice where a file's size alone decides.
 std::optional<Choice> choose_by_size(std::uint64_t bytes);
 
+// The choice where it is enough how much of a file the kernel counts in memory; of the
+// facts, `memory` is not looked at, and finding it out takes a while.
+std::optional<Choice> choose_by_residency(const LoadFacts& facts);
+
 // Whether the choice needs samples. They cost a few reads.
 bool wants_samples(const LoadFacts& facts);
 
