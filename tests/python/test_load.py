@@ -255,6 +255,7 @@ def test_explicit_reading_is_direct_where_cold(model):
 
 def test_the_tightest_memory_limit_counts(model, memory_cgroup):
     memory_cgroup(24 * MIB)
+    evict(model)
     report = load(model, before=memory_cgroup.enter)
     assert report["way"] == "map"
     assert "do not fit into" in report["reason"] and "/weig-test-" in report["reason"]
