@@ -135,6 +135,9 @@ def make_state(peer, state):
     back_memory(size, 0 if state == "cold" else size)
     if state == "again" and not cached(peer):
         fill(peer, "raw_read")  # what was read past the page cache
+    if state != "cold":
+        # A host may have taken the pages' memory back: their next touch pays for it.
+        fill(peer, "plain_load" if state == "small" else "limit_load")
     return cached(peer) == (state != "cold")
 
 
