@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "command.h"
+#include "glob.h"
 #include "host.h"
 #include "json.h"
 #include "options.h"
@@ -22,6 +25,8 @@ struct Arguments {
   std::string file;
   OpenOptions open;
   unsigned threads = 0;
+  std::string pattern;  // of names; empty: all tensors
+  bool quick = false;   // none
   Form form = Form::text;
 };
 
@@ -44,7 +49,9 @@ void print_text(Output& output, const Arguments& arguments,
   output.print("{}: {}", printable(arguments.file),
                report.sound() ? std::string("sound")
                               : counted(report.damages.size(), "damaged place"));
-  if (report.tensors_with_digest == 0 && report.tensors > 0)
+  if (arguments.quick)
+    output.print(", structure, sections and metadata only");
+  else if (report.tensors_with_digest == 0 && report.tensors > 0)
     output.print(
         ", structure only: this file has no digests, so that damage to its "
         "data cannot be seen");
@@ -94,15 +101,39 @@ Result<Model> open_with_bar(const Arguments& arguments) {
   return open_model(arguments.file, options);
 }
 
-Result<VerifyReport> verify_with_bar(const Model& model, unsigned threads) {
+// Which tensors to look at; nothing: all.
+Result<std::optional<std::vector<std::uint32_t>>> chosen(const Arguments& arguments,
+                                                         const Model& model) {
+  std::optional<std::vector<std::uint32_t>> ordinals;
+  if (!arguments.quick && arguments.pattern.empty()) return ordinals;
+  ordinals.emplace();
+  if (arguments.quick) return ordinals;
+  for (const auto& tensor : model.tensors()) {
+    if (!tensor) return tensor.error();
+    if (glob_matches(arguments.pattern, tensor->name()))
+      ordinals->push_back(tensor->ordinal());
+  }
+  if (ordinals->empty())
+    return Error(Code::not_found,
+                 "no tensor's name matches " + in_quotes(arguments.pattern))
+        .file(arguments.file)
+        .hint("weig ls lists the names");
+  return ordinals;
+}
+
+Result<VerifyReport> verify_with_bar(const Arguments& arguments, const Model& model) {
+  auto tensors = chosen(arguments, model);
+  if (!tensors) return std::move(tensors).error();
   ProgressBar bar("verifying");
-  return verify(model, {.threads = threads, .progress = bar.callback()});
+  return verify(model, {.threads = arguments.threads,
+                        .progress = bar.callback(),
+                        .tensors = *std::move(tensors)});
 }
 
 int run_verify(const Arguments& arguments) {
   const auto model = open_with_bar(arguments);
   if (!model) return fail(model.error(), arguments.form);
-  const auto report = verify_with_bar(*model, arguments.threads);
+  const auto report = verify_with_bar(arguments, *model);
   if (!report) return fail(report.error(), arguments.form);
   Output output(stdout, "standard output");
   arguments.form == Form::json ? print_json(output, arguments, *report)
@@ -122,6 +153,14 @@ Command add_verify(CLI::App& app) {
                    "How many threads to use; 0, the default: one a CPU")
       ->check(whole_number(1024))
       ->type_name("N");
+  auto* quick = command->add_flag(
+      "--quick", arguments->quick,
+      "Only structure, sections and metadata: no tensor's bytes are read");
+  command
+      ->add_option("--tensors", arguments->pattern,
+                   "Only tensors whose names match, as in a shell: \"*.bias\"")
+      ->type_name("PATTERN")
+      ->excludes(quick);
   add_load(*command, arguments->open);
   add_accept_unsealed(*command, arguments->open);
   add_accept_unknown_dtypes(*command, arguments->open);

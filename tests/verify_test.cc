@@ -125,6 +125,97 @@ TEST(Verify, a_copy_in_memory_outlives_its_file) {
   EXPECT_TRUE(verify(model).value().sound());
 }
 
+TEST(Verify, looks_at_some_tensors_or_at_none) {
+  Image image = Image::basic();
+  const View view = image.open().value();
+  const Tensor bad = view.tensor("mask").value();
+  const Tensor good = view.tensor("scale").value();
+  const std::uint64_t bytes = good.byte_count();
+  const std::uint32_t bad_one = bad.ordinal();
+  const std::uint32_t good_one = good.ordinal();
+  image.bytes[bad.data_offset()] ^= std::byte{1};
+  const Folder folder;
+  write_file(folder.path("m.weig"), image.bytes);
+  const Model model = Model::open(folder.path("m.weig")).value();
+  const auto look_at = [&](std::vector<std::uint32_t> tensors) {
+    return verify(model, {.threads = 2, .progress = {}, .tensors = std::move(tensors)});
+  };
+  EXPECT_EQ(look_at({bad_one, good_one})->damages.size(), 1u);
+  EXPECT_TRUE(look_at({good_one})->sound());
+  EXPECT_EQ(look_at({good_one})->bytes, bytes);
+  EXPECT_EQ(look_at({good_one})->tensors, 1u);
+  EXPECT_TRUE(look_at({})->sound());
+  EXPECT_EQ(look_at({})->tensors, 0u);
+  EXPECT_EQ(look_at({1000}).error().code(), Code::invalid_argument);
+}
+
+constexpr LoadWay kWays[] = {LoadWay::map, LoadWay::stream, LoadWay::populate,
+                             LoadWay::read, LoadWay::automatic};
+
+// 40 MiB, so that there is something to follow.
+Image long_image() {
+  return Image::sealed({{"a", Dtype::f32, {5 << 20}}, {"b", Dtype::f32, {5 << 20}}});
+}
+
+TEST(Verify, opening_compares_every_byte_if_asked) {
+  const Folder folder;
+  const std::string path = folder.path("m.weig");
+  Image image = long_image();
+  write_file(path, image.bytes);
+  for (const LoadWay way : kWays) {
+    const auto model =
+        Model::open(path, {.load = {.way = way}, .verify = Verify::digests});
+    ASSERT_TRUE(model) << load_way_name(way) << model.error().message();
+    EXPECT_TRUE(model->load_report().finished);
+  }
+  const std::uint64_t end = image.open()->data_end();
+  image.bytes[end - 5] ^= std::byte{1};
+  write_file(path, image.bytes);
+  for (const LoadWay way : kWays) {
+    EXPECT_TRUE(Model::open(path, {.load = {.way = way}}));
+    const auto refused =
+        Model::open(path, {.load = {.way = way}, .verify = Verify::digests});
+    ASSERT_FALSE(refused) << load_way_name(way);
+    EXPECT_EQ(refused.error().code(), Code::checksum);
+    EXPECT_EQ(refused.error().fields().tensor, "b");
+    EXPECT_EQ(refused.error().fields().file, path);
+  }
+}
+
+TEST(Verify, opening_says_how_much_is_damaged) {
+  Image image = long_image();
+  const View view = image.open().value();
+  for (const char* name : {"a", "b"})
+    image.bytes[view.tensor(name)->data_offset()] ^= std::byte{1};
+  const Folder folder;
+  write_file(folder.path("m.weig"), image.bytes);
+  const auto refused = Model::open(folder.path("m.weig"), {.verify = Verify::digests});
+  EXPECT_EQ(refused.error().fields().tensor, "a");
+  EXPECT_NE(refused.error().message().find("1 more damaged place"), std::string::npos);
+}
+
+TEST(Verify, opening_needs_digests_to_compare_with) {
+  const Folder folder;
+  write_file(folder.path("m.weig"), Image::minimal({{"w", Dtype::f32, {2}}}).bytes);
+  const auto refused = Model::open(
+      folder.path("m.weig"), {.unsealed = Unsealed::accept, .verify = Verify::digests});
+  EXPECT_EQ(refused.error().code(), Code::unsupported);
+}
+
+TEST(Verify, a_load_that_is_stopped_while_it_verifies_says_so) {
+  const Folder folder;
+  write_file(folder.path("m.weig"), long_image().bytes);
+  for (const LoadWay way : {LoadWay::stream, LoadWay::populate, LoadWay::read}) {
+    const LoadOptions stopped = {.way = way,
+                                 .progress = [](auto, auto) { return false; }};
+    const auto refused = Model::open(folder.path("m.weig"),
+                                     {.load = stopped, .verify = Verify::digests});
+    ASSERT_FALSE(refused) << load_way_name(way);
+    EXPECT_EQ(refused.error().code(), Code::cancelled);
+    EXPECT_NE(refused.error().message().find("loading"), std::string::npos);
+  }
+}
+
 TEST(Verify, needs_the_data) {
   const Folder folder;
   write_file(folder.path("m.weig"), Image::basic().bytes);

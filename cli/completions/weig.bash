@@ -51,7 +51,8 @@ _weig() {
       options+=' --accept-unsealed --accept-unknown-dtypes --json'
       ;;
     verify)
-      options+=' --threads --load --accept-unsealed --accept-unknown-dtypes --json'
+      options+=' --quick --tensors --threads --load --accept-unsealed'
+      options+=' --accept-unknown-dtypes --json'
       ;;
     export)
       options+=' -f --force --json'

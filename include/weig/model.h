@@ -4,8 +4,9 @@
 // Opening maps the file and proves its structure; unless asked to load, it reads no
 // data. Nothing is parsed, and the number of allocations does not depend on the number
 // of tensors. The file is closed before open() returns (a handle without access,
-// O_PATH, stays for later loads): renaming or deleting it is harmless, while truncating
-// or overwriting it in place is not (see Limits, README).
+// O_PATH, stays for later loads; with a guard, one for its lease): renaming or deleting
+// it is harmless, while truncating or overwriting it in place is not, unless a guard
+// holds it (weig/guard.h).
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <string_view>
 
 #include <weig/error.h>
+#include <weig/guard.h>
 #include <weig/load.h>
 #include <weig/metadata.h>
 #include <weig/view.h>
@@ -29,6 +31,11 @@ enum class Part {
 
 enum class HugePages { advise, leave };
 
+enum class Verify {
+  structure,  // what opening proves in any case
+  digests,    // every byte as well, against the digests that the file carries
+};
+
 struct OpenOptions {
   Validation validation = Validation::full;
   Unsealed unsealed = Unsealed::refuse;
@@ -36,12 +43,27 @@ struct OpenOptions {
   Part part = Part::everything;
   // How to bring the weights into memory. By default they are only claimed.
   LoadOptions load = {};
+  // Verify::digests: opening returns when every byte has been compared with its digest,
+  // on as many threads as load, while the bytes come in; a load's callback then runs on
+  // a thread of ours. Fails with checksum or corrupt, which names the first damaged
+  // place, and with unsupported for files without digests. verify() does it later, or
+  // for some tensors.
+  Verify verify = Verify::structure;
+  // Whether to hold off who would cut or overwrite the file while it is mapped.
+  Guard guard = Guard::off;
   // Whether to ask for 2 MiB pages, which make warm loads many times faster where the
   // file system has large folios. Never an error where it does not.
   HugePages huge_pages = HugePages::advise;
   std::uint64_t max_metadata_bytes = std::uint64_t{256} << 20;
   // Longer headers of foreign files are refused with Code::limit.
   std::uint64_t max_header_bytes = std::uint64_t{1} << 30;
+};
+
+enum class FileChange {
+  none,
+  removed,   // the path leads to nothing
+  replaced,  // the path leads to another file
+  modified,  // the same file, written to or cut
 };
 
 // What kind of file a Model was opened from.
@@ -72,6 +94,13 @@ class Model : private View {
   Result<LoadReport> wait();
   // What the last load did, or has done so far.
   LoadReport load_report() const;
+
+  // Whether the file is held, and what became of it. Thread-safe.
+  GuardReport guard_report() const;
+  // What has become of the file since it was opened: whether its path still leads to
+  // it, and whether it was written to. Fails with cannot_open where that cannot be
+  // told.
+  Result<FileChange> changed() const;
 
   const std::string& path() const& noexcept WEIG_LIFETIMEBOUND;
   const std::string& path() const&& = delete;

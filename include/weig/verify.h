@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ namespace weig {
 struct VerifyOptions {
   unsigned threads = 0;  // 0: as many as there are CPUs to use
   Progress progress;
+  // Ordinals of the tensors to hash. Nothing: all, and what lies between them; an empty
+  // list: none, so that structure, sections and metadata alone are checked.
+  std::optional<std::vector<std::uint32_t>> tensors = {};
 };
 
 // One damaged place: bytes [begin, end) of the file. Code::checksum for a tensor whose
@@ -27,7 +31,7 @@ struct Damage {
 };
 
 struct VerifyReport {
-  std::uint64_t tensors = 0;
+  std::uint64_t tensors = 0;              // looked at
   std::uint64_t tensors_with_digest = 0;  // 0 in formats that have none
   std::uint64_t bytes = 0;                // read and hashed
   double seconds = 0;
@@ -37,9 +41,11 @@ struct VerifyReport {
 };
 
 // Checks structure, all sections, every tensor's digest (in parallel) and that padding
-// is zero, to the end whatever it finds. Fails with invalid_argument for a model opened
-// for metadata only, with cancelled, and with corrupt where the structure itself is
-// damaged. Files without digests get the checks that their format allows.
+// is zero, to the end whatever it finds. While the model is being loaded (LoadWay::
+// stream) it follows, so that the file is read once and in order. Fails with
+// invalid_argument for a model opened for metadata only and for an ordinal that there
+// is not, with cancelled, and with corrupt where the structure itself is damaged. Files
+// without digests get the checks that their format allows.
 Result<VerifyReport> verify(const Model& model, const VerifyOptions& options = {});
 
 }  // namespace weig

@@ -7,6 +7,7 @@
 #include <weig/error.h>
 #include <weig/file_range.h>
 #include <weig/format.h>
+#include <weig/guard.h>
 #include <weig/host.h>
 #include <weig/load.h>
 #include <weig/memory_lock.h>

@@ -26,6 +26,16 @@ struct FileId {
   friend bool operator==(const FileId&, const FileId&) = default;
 };
 
+// What tells that a file is still the same, and was not written to.
+struct FileStamp {
+  FileId id;
+  std::uint64_t size = 0;
+  std::int64_t modified = 0;  // its content, in nanoseconds since 1970
+  friend bool operator==(const FileStamp&, const FileStamp&) = default;
+};
+// Nothing where the path leads to nothing. Fails with cannot_open.
+Result<std::optional<FileStamp>> stamp_of(const std::string& path);
+
 // A descriptor, owned. Move-only.
 class Descriptor {
  public:
@@ -53,6 +63,7 @@ class InputFile {
   std::uint64_t size() const noexcept { return size_; }
   std::optional<std::uint64_t> current_size() const noexcept;
   FileId id() const noexcept { return id_; }
+  FileStamp stamp() const noexcept;
   int descriptor() const noexcept { return descriptor_.number(); }
 
   // Fills `out` from `offset`. Fails with io, and with corrupt where the file ends

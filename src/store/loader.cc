@@ -319,7 +319,9 @@ Status Loader::run() {
   const auto resident = small_folios && all_mapped ? os::resident_bytes(file_, mapping_)
                                                    : os::resident_bytes(file_);
   // Of a page that the cut went through, the rest reads as zeros.
-  if (const auto size = file_.current_size(); size && *size < mapping_.size())
+  const bool replaced = replaced_ && *replaced_;
+  if (const auto size = file_.current_size();
+      !replaced && size && *size < mapping_.size())
     fail(Error(Code::corrupt, "the file was cut while it was loaded")
              .found(*size)
              .expected(mapping_.size()));

@@ -42,6 +42,9 @@ class Loader {
   ~Loader();  // stops, and waits for its threads
 
   void warn(std::string text);
+  // The mapping may be replaced by a copy while this loads, and `replaced` tells: from
+  // then on it does not matter what becomes of the file.
+  void expect_replacement(const std::atomic<bool>& replaced) { replaced_ = &replaced; }
 
   // Loads before it returns. Fails with cancelled, corrupt (the file was cut), io,
   // no_memory.
@@ -75,6 +78,8 @@ class Loader {
   std::atomic<std::uint64_t> next_;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> touch_ = false;  // the kernel cannot populate
+
+  const std::atomic<bool>* replaced_ = nullptr;
 
   std::mutex progress_mutex_;  // held while the callback runs
   mutable std::mutex mutex_;   // guards what follows

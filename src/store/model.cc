@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model: from a path to a claimed mapping.
 #include <weig/model.h>
+#include <weig/verify.h>
 
 #include <algorithm>
 #include <array>
@@ -18,6 +19,7 @@
 #include "formats/sniff.h"
 #include "os/os.h"
 #include "os/residency.h"
+#include "store/guard.h"
 #include "store/loader.h"
 #include "store/parallel.h"
 
@@ -73,7 +75,10 @@ struct Model::Backing {
   std::vector<std::string> warnings;  // of claiming
   std::mutex mutex;                   // guards the two below against load_report()
   LoadReport report;                  // where there is no loader
-  std::shared_ptr<Loader> loader;     // the last load; goes before what it works on
+  FileGuard::Pointer guard;           // goes before what it copies
+  std::string why_no_guard;
+  std::shared_ptr<Loader> loader;  // the last load; goes before what it works on
+  os::FileStamp stamp;             // of the file, when it was opened
 
   // One function a kind of file: maps, and proves.
   Result<View> claim_weig(const os::InputFile& file, Bytes first,
@@ -89,8 +94,11 @@ struct Model::Backing {
                      const OpenOptions& options);
 
   // Brings what was claimed into memory.
-  Status load(os::InputFile file, const LoadOptions& options);
+  enum class Fill { mapping, own_memory };
+  enum class Return { when_loaded, at_once };  // filling own memory: when loaded
+  Status load(os::InputFile file, const LoadOptions& options, Fill fill, Return when);
   Status load_in_place_of_mapping(os::InputFile file, const LoadOptions& options);
+  void let_go();  // of the file: it is not needed any more
   void set_report(LoadReport done);
   void report_nothing_done(const LoadOptions& options, LoadWay way, std::string reason);
 };
@@ -251,7 +259,8 @@ void Model::Backing::set_report(LoadReport done) {
   report = std::move(done);
 }
 
-Status Model::Backing::load(os::InputFile file, const LoadOptions& options) {
+Status Model::Backing::load(os::InputFile file, const LoadOptions& options, Fill fill,
+                            Return when) {
   if (swapped.size() > 0) {
     report_nothing_done(options, LoadWay::read,
                         "opening has converted the file to this machine's byte order");
@@ -261,19 +270,20 @@ Status Model::Backing::load(os::InputFile file, const LoadOptions& options) {
     report_nothing_done(options, LoadWay::map, decision.choice.reason);
     return {};
   }
+  // Not own_memory: the guard may set that at any moment.
+  const bool fills = fill == Fill::own_memory;
   auto loading = std::make_shared<Loader>(std::move(file), mapping,
-                                          own_memory ? mapping.data() : nullptr,
-                                          own_memory ? front : 0, options, decision);
+                                          fills ? mapping.data() : nullptr,
+                                          fills ? front : 0, options, decision);
+  if (!fills) loading->expect_replacement(own_memory);
   {
     const std::lock_guard lock(mutex);
     loader = std::move(loading);
   }
   for (const std::string& warning : warnings) loader->warn(warning);
-  if (!own_memory && decision.choice.way == LoadWay::stream) {
-    return loader->start();
-  }
+  if (!fills && when == Return::at_once) return loader->start();
   WEIG_TRY(loader->run());
-  return own_memory ? mapping.make_read_only() : Status();
+  return fills ? mapping.make_read_only() : Status();
 }
 
 Status Model::Backing::load_in_place_of_mapping(os::InputFile file,
@@ -281,12 +291,23 @@ Status Model::Backing::load_in_place_of_mapping(os::InputFile file,
   WEIG_TRY_ASSIGN(memory, memory_for(mapping.size()));
   Loader reading(std::move(file), memory, memory.data(), 0, options, decision);
   const Status status = reading.run();
+  if (own_memory) {  // meanwhile the guard has copied the file, and let it go
+    report_nothing_done(options, LoadWay::read, "all is in memory already");
+    return {};
+  }
   set_report(reading.report());
   WEIG_TRY(status);
   WEIG_TRY(memory.make_read_only());
+  if (guard) return guard->adopt(std::move(memory));
   WEIG_TRY(mapping.replace_with(std::move(memory)));
   own_memory = true;
   return {};
+}
+
+void Model::Backing::let_go() {
+  if (!guard) return;
+  guard.reset();
+  why_no_guard = "the weights are in the process's own memory";
 }
 
 Model::Model(View view, std::unique_ptr<Backing> backing)
@@ -294,6 +315,33 @@ Model::Model(View view, std::unique_ptr<Backing> backing)
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 Model::~Model() = default;
+
+namespace {
+
+// While the model is being loaded, if it is.
+Status check_digests(Model& model, const OpenOptions& options) {
+  const auto report = verify(
+      model,
+      {.threads = options.load.threads, .progress = [&](std::uint64_t, std::uint64_t) {
+         return !model.load_report().error;  // which says more
+       }});
+  WEIG_TRY(model.wait());
+  if (!report) return report.error();
+  if (report->tensors_with_digest == 0 && report->tensors > 0)
+    return Error(Code::unsupported, "the file has no digests to verify")
+        .file(model.path());
+  if (report->sound()) return {};
+  Error first = report->damages.front().error;
+  const std::size_t more = report->damages.size() - 1;
+  if (more > 0)
+    first = std::move(first).hint(
+        std::to_string(more) +
+        (more == 1 ? " more damaged place" : " more damaged places") +
+        ": weig verify lists all");
+  return first;
+}
+
+}  // namespace
 
 Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
   if (std::endian::native == std::endian::big)
@@ -308,6 +356,16 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
   WEIG_TRY_ASSIGN(file, os::InputFile::open(path));
   auto backing = std::make_unique<Backing>();
   backing->path = path;
+  backing->stamp = file.stamp();
+  if (options.guard != Guard::off) {
+    auto guard = FileGuard::take(file);
+    if (guard)
+      backing->guard = *std::move(guard);
+    else if (options.guard == Guard::required || guard.error().code() == Code::corrupt)
+      return std::move(guard).error().file(path);
+    else
+      backing->why_no_guard = guard.error().message();
+  }
   const auto claim = [&]() -> Result<View> {
     file.expect_random();
     std::array<std::byte, kSniffBytes> bytes{};
@@ -330,9 +388,20 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
   auto view = claim();
   if (!view) return std::move(view).error().file(path);
   backing->anchor = file.anchor();
-  if (auto loaded = backing->load(std::move(file), options.load); !loaded)
+  const auto fill =
+      backing->own_memory ? Backing::Fill::own_memory : Backing::Fill::mapping;
+  if (backing->guard && fill == Backing::Fill::mapping)
+    backing->guard->protect(backing->mapping, backing->own_memory);
+  const bool verifies = options.verify == Verify::digests;
+  const auto when = verifies || backing->decision.choice.way == LoadWay::stream
+                        ? Backing::Return::at_once
+                        : Backing::Return::when_loaded;
+  if (auto loaded = backing->load(std::move(file), options.load, fill, when); !loaded)
     return std::move(loaded).error().file(path);
-  return Model(*std::move(view), std::move(backing));
+  if (fill == Backing::Fill::own_memory) backing->let_go();
+  Model model(*std::move(view), std::move(backing));
+  if (verifies) WEIG_TRY(check_digests(model, options));
+  return model;
 }
 
 Result<LoadReport> Model::load(const LoadOptions& options) {
@@ -360,7 +429,7 @@ Result<LoadReport> Model::load(const LoadOptions& options) {
   if (!backing.anchor)
     return failed(Error(Code::unsupported, "loading later needs /proc"));
   WEIG_TRY_ASSIGN(file, os::InputFile::open_again(backing.anchor, backing.path));
-  if (file.size() < file_size())
+  if (file.size() < file_size() && !backing.own_memory)
     return failed(Error(Code::corrupt, "the file was cut since it was opened")
                       .found(file.size())
                       .expected(file_size()));
@@ -368,7 +437,10 @@ Result<LoadReport> Model::load(const LoadOptions& options) {
   Status status =
       backing.decision.choice.way == LoadWay::read && backing.swapped.size() == 0
           ? backing.load_in_place_of_mapping(std::move(file), options)
-          : backing.load(std::move(file), options);
+          : backing.load(std::move(file), options, Backing::Fill::mapping,
+                         backing.decision.choice.way == LoadWay::stream
+                             ? Backing::Return::at_once
+                             : Backing::Return::when_loaded);
   if (!status) return failed(std::move(status).error());
   return load_report();
 }
@@ -392,6 +464,21 @@ LoadReport Model::load_report() const {
 
 bool Model::is_view(const Tensor& tensor) const noexcept {
   return tensor.has_data() && !backing_->own_memory && backing_->swapped.size() == 0;
+}
+
+GuardReport Model::guard_report() const {
+  if (backing_->guard) return backing_->guard->report();
+  GuardReport none;
+  none.reason = backing_->why_no_guard;
+  return none;
+}
+
+Result<FileChange> Model::changed() const {
+  auto now = os::stamp_of(backing_->path);
+  if (!now) return std::move(now).error().file(backing_->path);
+  if (!*now) return FileChange::removed;
+  if ((*now)->id != backing_->stamp.id) return FileChange::replaced;
+  return **now == backing_->stamp ? FileChange::none : FileChange::modified;
 }
 
 const std::string& Model::path() const& noexcept { return backing_->path; }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <mutex>
+#include <thread>
 
 #include "core/claim.h"
 #include "core/digest.h"
@@ -31,12 +32,14 @@ class Verification {
   Verification(const Model& model, const VerifyOptions& options)
       : model_(model),
         options_(options),
+        count_(options.tensors ? options.tensors->size() : model.size()),
         total_(model.data_end() - model.data_begin()) {}
 
   Result<VerifyReport> run() {
     const auto start = std::chrono::steady_clock::now();
     WEIG_TRY(model_.check_structure());
-    report_.tensors = model_.size();
+    report_.tensors = count_;
+    if (options_.tensors) WEIG_TRY(add_up());
     check_sections();
     const unsigned threads =
         std::max(1u, options_.threads ? options_.threads : usable_cpus());
@@ -53,6 +56,20 @@ class Verification {
   }
 
  private:
+  // How much there is to do, where not all is.
+  Status add_up() {
+    total_ = 0;
+    for (const std::uint32_t ordinal : *options_.tensors) {
+      WEIG_TRY_ASSIGN(tensor, model_[ordinal]);
+      total_ += tensor.byte_count();
+    }
+    return {};
+  }
+
+  std::uint32_t ordinal_of(std::uint64_t i) const {
+    return options_.tensors ? (*options_.tensors)[i] : static_cast<std::uint32_t>(i);
+  }
+
   void add(Error error, std::uint64_t begin, std::uint64_t end) {
     const std::lock_guard lock(mutex_);
     report_.damages.push_back({std::move(error).file(model_.path()), begin, end});
@@ -130,11 +147,11 @@ class Verification {
   // Takes the next run: tensors [first, last), whole, each with the gap behind it.
   bool take(std::uint64_t& first, std::uint64_t& last) {
     const std::lock_guard lock(mutex_);
-    if (next_ == model_.size() || stopped_ || failure_) return false;
+    if (next_ == count_ || stopped_ || failure_) return false;
     first = next_;
     std::uint64_t bytes = 0;
-    while (next_ < model_.size() && bytes < kRun) {
-      const auto tensor = model_[next_++];
+    while (next_ < count_ && bytes < kRun) {
+      const auto tensor = model_[ordinal_of(next_++)];
       if (!tensor) {
         failure_ = tensor.error();
         return false;
@@ -151,7 +168,7 @@ class Verification {
     std::uint64_t last = 0;
     while (take(first, last))
       for (std::uint64_t i = first; i < last && !stopped_; ++i)
-        if (auto status = check(static_cast<std::uint32_t>(i), hasher); !status) {
+        if (auto status = check(ordinal_of(i), hasher); !status) {
           const std::lock_guard lock(mutex_);
           failure_ = std::move(status).error();
           return;
@@ -161,19 +178,23 @@ class Verification {
   Status check(std::uint32_t ordinal, Hasher& hasher) {
     WEIG_TRY_ASSIGN(tensor, model_[ordinal]);
     WEIG_TRY_ASSIGN(owner, model_.owner(ordinal));
-    if (owner == ordinal) {
+    // Of all, bytes that several tensors share count once.
+    const bool in_steps = owner == ordinal || options_.tensors;
+    if (in_steps) {
       hasher.reset();
+      std::uint64_t end = tensor.data_offset();
       for (Bytes rest = tensor.bytes(); !rest.empty() && !stopped_;) {
         const Bytes step = rest.first(std::min<std::uint64_t>(rest.size(), kStep));
+        follow(end += step.size());
         hasher.update(step);
         rest = rest.subspan(step.size());
         progress(step.size());
       }
     }
-    WEIG_TRY(check_gap(ordinal, tensor));
+    if (!options_.tensors) WEIG_TRY(check_gap(ordinal, tensor));
     if (!has_digests_ || stopped_) return {};
     WEIG_TRY_ASSIGN(stored, model_.digest(ordinal));
-    const Digest digest = owner == ordinal ? hasher.digest() : xxh3_128(tensor.bytes());
+    const Digest digest = in_steps ? hasher.digest() : xxh3_128(tensor.bytes());
     ++with_digest_;
     if (stored && digest != *stored)
       add(Error(Code::checksum, "the bytes differ from their digest")
@@ -198,6 +219,16 @@ class Verification {
     return {};
   }
 
+  // Waits until a load that runs meanwhile has come so far.
+  void follow(std::uint64_t end) {
+    constexpr auto kAgain = std::chrono::microseconds(500);
+    while (end > loaded_ && !stopped_) {
+      const LoadReport load = model_.load_report();
+      loaded_ = load.finished ? model_.file_size() : load.bytes;
+      if (end > loaded_) std::this_thread::sleep_for(kAgain);
+    }
+  }
+
   void progress(std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     done_ += bytes;
@@ -206,11 +237,13 @@ class Verification {
 
   const Model& model_;
   const VerifyOptions& options_;
-  const std::uint64_t total_;
+  const std::uint64_t count_;  // of tensors to look at
+  std::uint64_t total_;        // bytes of them
   VerifyReport report_;
   bool has_digests_ = false;
   std::atomic<bool> stopped_ = false;
   std::atomic<std::uint64_t> with_digest_ = 0;
+  std::atomic<std::uint64_t> loaded_ = 0;  // where a load is, at least
 
   std::mutex mutex_;  // guards what follows, the report's damages and the callback
   std::uint64_t next_ = 0;

@@ -15,7 +15,15 @@ import pytest
 
 import minimal_file
 import weig_file
-from command import CANNOT_OPEN, CHECKSUM, CORRUPT, INVALID_ARGUMENT, UNSUPPORTED
+from command import (
+    CANNOT_OPEN,
+    CHECKSUM,
+    CORRUPT,
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    UNSUPPORTED,
+    USAGE,
+)
 from safetensors_file import assemble, by_hand, by_reference, entry, pattern
 
 SECOND, SMALL = 1.0, 64 << 20
@@ -341,6 +349,32 @@ def test_verify_tells_the_same_with_any_number_of_threads(weig, sample_weig, tmp
     assert all(damages == told[0] for damages in told)
     begins = [damage["begin"] for damage in told[0]]
     assert begins == sorted(begins)
+
+
+def test_verify_looks_at_chosen_tensors_or_none(weig, sample_weig, tmp_path):
+    file = weig_file._read(sample_weig)
+    whole = [tensor for tensor in file.tensors if len(tensor.data) > 0]
+    bad, good = whole[0], whole[-1]
+    damaged = bytearray(sample_weig)
+    damaged[bad.offset] ^= 1
+    path = tmp_path / "a.weig"
+    path.write_bytes(damaged)
+    run = weig("verify", "--json", "--tensors", bad.name.decode(), path)
+    assert run.status == CHECKSUM and run.json()["tensors"] == 1
+    assert [d["tensor"] for d in run.json()["damages"]] == [bad.name.decode()]
+    report = weig.ok("verify", "--json", "--tensors", good.name.decode(), path).json()
+    assert report["tensors"] == report["tensors_with_digest"] == 1
+    assert report["bytes"] == len(good.data)
+    quick = weig.ok("verify", "--quick", path).text
+    assert "sound, structure, sections and metadata only" in quick
+    assert weig.ok("verify", "--quick", "--json", path).json()["bytes"] == 0
+    none = weig("verify", "--tensors", "no*such", path)
+    assert none.status == NOT_FOUND and "no*such" in none.err
+    both = weig("verify", "--quick", "--tensors", "*", path)
+    assert both.status == USAGE
+    damaged[70] ^= 1  # of the tensor table
+    path.write_bytes(damaged)
+    assert weig("verify", "--quick", path).status == CORRUPT
 
 
 def test_convert_does_not_seal_damage(refused, weig, sample_weig, tmp_path):

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "os/lease.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "os/host.h"
+
+namespace weig::os {
+namespace {
+
+// The descriptors that hold leases. A forked child closes its copies: a lease lives
+// until the last of them is closed, should its owner die or lose the right to give it
+// up.
+class LeasedFiles {
+ public:
+  static LeasedFiles& all() {
+    // Never destroyed: a fork may come at any time.
+    static auto* const files = new LeasedFiles;
+    return *files;
+  }
+
+  Descriptor open(const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (file) numbers_.push_back(file.number());
+    return file;
+  }
+  void close(Descriptor file) noexcept {
+    const std::lock_guard lock(mutex_);
+    std::erase(numbers_, file.number());
+    const Descriptor closed_here = std::move(file);
+  }
+  std::uint64_t generation() const noexcept { return generation_; }
+
+ private:
+  LeasedFiles() {
+    ::pthread_atfork([] { all().mutex_.lock(); }, [] { all().mutex_.unlock(); },
+                     [] { all().be_child(); });
+  }
+  void be_child() noexcept {
+    for (const int number : numbers_) ::close(number);
+    numbers_.clear();
+    ++generation_;
+    mutex_.unlock();
+  }
+
+  std::mutex mutex_;
+  std::vector<int> numbers_;
+  std::uint64_t generation_ = 1;
+};
+
+Error no_lease(int error_number) {
+  const auto because = [&](const char* why) {
+    return system_error(Code::unsupported, std::string("take a lease (") + why + ")",
+                        error_number);
+  };
+  switch (error_number) {
+    case EAGAIN:
+      return because("the file is open for writing");
+    case EACCES:
+      return because("the file is another user's, and CAP_LEASE is missing");
+    default:
+      return because("the file system has none, or fs.leases-enable is 0");
+  }
+}
+
+}  // namespace
+
+Result<Lease> Lease::take(const InputFile& file) {
+  const std::string self = "/proc/self/fd/" + std::to_string(file.descriptor());
+  Lease lease;
+  lease.file_ = LeasedFiles::all().open(self);
+  if (!lease.file_)
+    return system_error(Code::unsupported, "open the file again", errno);
+  // Before the lease: without an owner, the whole process would be told.
+  const f_owner_ex owner{.type = F_OWNER_TID, .pid = ::gettid()};
+  if (::fcntl(lease.file_.number(), F_SETOWN_EX, &owner) != 0)
+    return system_error(Code::unsupported, "choose who is told of writers", errno);
+  if (::fcntl(lease.file_.number(), F_SETLEASE, F_RDLCK) != 0) return no_lease(errno);
+  return lease;
+}
+
+Lease::Lease(Lease&& other) noexcept = default;
+Lease& Lease::operator=(Lease&& other) noexcept {
+  release();
+  file_ = std::move(other.file_);
+  return *this;
+}
+Lease::~Lease() { release(); }
+
+bool Lease::is_held() const noexcept {
+  return ::fcntl(file_.number(), F_GETLEASE) == F_RDLCK;
+}
+
+bool Lease::release() noexcept {
+  if (!file_) return true;
+  // EACCES: the right to is gone, but not the lease, which closing gives up.
+  const bool was_there =
+      ::fcntl(file_.number(), F_SETLEASE, F_UNLCK) == 0 || errno == EACCES;
+  LeasedFiles::all().close(std::move(file_));
+  return was_there;
+}
+
+std::optional<double> lease_break_seconds() {
+  const std::string text = read_text("/proc/sys/fs/lease-break-time");
+  const auto seconds = number_after("seconds " + text, "seconds");
+  if (seconds == 0U) return {};
+  return static_cast<double>(seconds.value_or(45));  // the kernel's default
+}
+
+Result<std::uint64_t> start_quiet_thread(void (*work)(void*), void* context) {
+  struct Task {
+    void (*work)(void*);
+    void* context;
+  };
+  const auto enter = [](void* given) -> void* {
+    const Task task = *static_cast<Task*>(given);
+    delete static_cast<Task*>(given);
+    task.work(task.context);
+    return nullptr;
+  };
+  auto* task = new Task{work, context};
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, &before);
+  pthread_t started{};
+  const int failed = ::pthread_create(&started, nullptr, enter, task);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (failed == 0) return std::uint64_t{started};
+  delete task;
+  return system_error(Code::no_memory, "start a thread", failed);
+}
+
+void join_thread(std::uint64_t thread) noexcept { ::pthread_join(thread, nullptr); }
+
+std::uint64_t process_generation() noexcept { return LeasedFiles::all().generation(); }
+
+}  // namespace weig::os

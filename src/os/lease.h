@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lease: whoever wants to write to a file waits until we let go of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "os/os.h"
+
+namespace weig::os {
+
+// A read lease (fcntl, F_SETLEASE). To be taken by a thread that start_quiet_thread()
+// began, and that lives as long: the kernel tells of a break by SIGIO, to that thread
+// alone, where it is blocked and stays unread. Ask is_held() now and then instead.
+class Lease {
+ public:
+  // Fails with unsupported, and says why.
+  static Result<Lease> take(const InputFile& file);
+  Lease() = default;
+  Lease(Lease&& other) noexcept;
+  Lease& operator=(Lease&& other) noexcept;
+  ~Lease();
+
+  // False once somebody wants to write. The kernel keeps him waiting for at most
+  // lease_break_seconds(); that he has been let in is not told.
+  bool is_held() const noexcept;
+  // Lets go. False where the kernel had done so before: the file may have been written.
+  bool release() noexcept;
+
+ private:
+  Descriptor file_;
+};
+
+// How long the kernel lets a writer wait, in seconds. Nothing: without limit.
+std::optional<double> lease_break_seconds();
+
+// Starts `work` on a new thread with every signal blocked. Fails with no_memory.
+Result<std::uint64_t> start_quiet_thread(void (*work)(void*), void* context);
+void join_thread(std::uint64_t thread) noexcept;
+
+// A number that a forked child finds changed.
+std::uint64_t process_generation() noexcept;
+
+}  // namespace weig::os

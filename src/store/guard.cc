@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/guard.h"
+
+#include <weig/host.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "core/try.h"
+#include "os/storage.h"
+#include "store/parallel.h"
+
+namespace weig {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How often it looks whether somebody wants to write: he waits so much longer.
+constexpr auto kWatch = std::chrono::milliseconds(25);
+
+// Bytes a second of a slow copy: measured were 0.23 to 1.7 GB/s.
+constexpr double kSlowCopy = 0.23e9;
+
+// Between two of these, a copy looks whether to stop.
+constexpr std::uint64_t kPiece = 4 * os::kHugePage;
+
+// Several models may have to be copied at once, and memory is for all of them.
+std::mutex one_copy_at_a_time;
+
+std::string whole(double seconds) {
+  return std::to_string(static_cast<std::uint64_t>(std::ceil(seconds)));
+}
+
+}  // namespace
+
+const char* guard_state_name(GuardState state) noexcept {
+  switch (state) {
+    case GuardState::off:
+      return "off";
+    case GuardState::holding:
+      return "holding";
+    case GuardState::copying:
+      return "copying";
+    case GuardState::copied:
+      return "copied";
+    case GuardState::lost:
+      return "lost";
+  }
+  return "unknown";
+}
+
+FileGuard::FileGuard(os::InputFile file)
+    : file_(std::move(file)), generation_(os::process_generation()) {}
+
+Result<FileGuard::Pointer> FileGuard::take(const os::InputFile& file) {
+  if (const auto storage = os::storage_of(file); storage && storage->remote)
+    return Error(Code::unsupported, "no lease holds off writers on other hosts (" +
+                                        storage->file_system + ")");
+  const os::Descriptor anchor = file.anchor();
+  if (!anchor) return Error(Code::unsupported, "the guard needs /proc");
+  WEIG_TRY_ASSIGN(again, os::InputFile::open_again(anchor, file.path()));
+  Pointer guard(new FileGuard(std::move(again)));
+  WEIG_TRY_ASSIGN(
+      thread,
+      os::start_quiet_thread([](void* given) { static_cast<FileGuard*>(given)->run(); },
+                             guard.get()));
+  guard->thread_ = thread;
+  {
+    std::unique_lock lock(guard->mutex_);
+    guard->told_.wait(lock, [&] { return guard->begun_; });
+    if (guard->failure_) return *guard->failure_;
+  }
+  // What was looked at before the lease may be another file's by now.
+  if (guard->file_.stamp() != file.stamp() || guard->file_.size() != file.size())
+    return Error(Code::corrupt, "the file was changed while it was opened");
+  return guard;
+}
+
+FileGuard::~FileGuard() {
+  if (thread_ == 0) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  told_.notify_all();
+  os::join_thread(thread_);
+}
+
+bool FileGuard::has_thread() const noexcept {
+  return generation_ == os::process_generation();
+}
+
+void FileGuard::protect(os::Mapping& mapping, std::atomic<bool>& own) {
+  const MemoryLimit memory = memory_limit();
+  const std::lock_guard lock(mutex_);
+  mapping_ = &mapping;
+  own_ = &own;
+  protects_ = true;
+  report_.bytes = mapping.size();
+  report_.memory_available = memory.available;
+  report_.seconds_expected = static_cast<double>(mapping.size()) / kSlowCopy;
+  if (memory.available < mapping.size())
+    report_.reason = "a copy needs " + std::to_string(mapping.size()) + " bytes, and " +
+                     memory.source + " has " + std::to_string(memory.available) +
+                     " available";
+  else if (report_.seconds_allowed &&
+           *report_.seconds_allowed < report_.seconds_expected)
+    report_.reason = "a copy may take " + whole(report_.seconds_expected) +
+                     " seconds, and the system lets a writer wait for " +
+                     whole(*report_.seconds_allowed) + " (fs.lease-break-time)";
+}
+
+Status FileGuard::adopt(os::Mapping copy) {
+  std::unique_lock lock(swap_mutex_, std::defer_lock);
+  if (has_thread()) lock.lock();  // in a forked child it may be locked for ever
+  if (*own_) return {};
+  WEIG_TRY(mapping_->replace_with(std::move(copy)));
+  *own_ = true;  // which the thread sees, and lets go
+  return {};
+}
+
+GuardReport FileGuard::report() const {
+  if (!has_thread()) {
+    GuardReport none;
+    none.reason = "a forked child has no guard";
+    return none;
+  }
+  const std::lock_guard lock(mutex_);
+  return report_;
+}
+
+void FileGuard::run() {
+  auto lease = os::Lease::take(file_);
+  {
+    const std::lock_guard lock(mutex_);
+    begun_ = true;
+    if (lease) {
+      report_.state = GuardState::holding;
+      report_.seconds_allowed = os::lease_break_seconds();
+    } else {
+      failure_ = lease.error();
+    }
+  }
+  told_.notify_all();
+  if (lease) watch(*lease);
+}
+
+// False once it is time to stop.
+bool FileGuard::waits_for(std::chrono::milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return !told_.wait_for(lock, time, [&] { return stop_.load(); });
+}
+
+void FileGuard::watch(os::Lease& lease) {
+  const auto protects = [&] {
+    const std::lock_guard lock(mutex_);
+    return protects_;
+  };
+  while (!(protects() && (*own_ || !lease.is_held())))
+    if (!waits_for(kWatch)) return;
+  const auto start = Clock::now();
+  if (!*own_) {  // else adopt() has done it
+    set(GuardState::copying, {});
+    if (Status status = copy(); !status) {
+      if (!stop_) set(GuardState::lost, status.error().message());
+      while (waits_for(kWatch)) continue;  // the writer waits as long as he has to
+      return;
+    }
+  }
+  // Only now may he go on. Locked, so that nobody sees that before the report.
+  const std::lock_guard lock(mutex_);
+  report_.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  report_.state = GuardState::copied;
+  report_.reason.clear();
+  if (lease.release()) return;
+  report_.state = GuardState::lost;
+  report_.reason = "the system let the writer in before all was copied";
+}
+
+void FileGuard::set(GuardState state, std::string reason) {
+  const std::lock_guard lock(mutex_);
+  report_.state = state;
+  report_.reason = std::move(reason);
+}
+
+Status FileGuard::read_into(os::Mapping& memory) {
+  const std::uint64_t pieces = (memory.size() + kPiece - 1) / kPiece;
+  return run_in_parallel(pieces, [&](std::uint64_t piece) -> Status {
+    if (stop_) return Error(Code::cancelled, "the model was closed");
+    const std::uint64_t at = piece * kPiece;
+    return file_.read(
+        at, memory.writable().subspan(at, std::min(kPiece, memory.size() - at)));
+  });
+}
+
+// The writer waits meanwhile, so that what is read is what is mapped.
+Status FileGuard::copy() {
+  const std::lock_guard one(one_copy_at_a_time);
+  const MemoryLimit memory = memory_limit();
+  if (memory.available < mapping_->size())
+    return Error(Code::no_memory, "there is no memory for a copy")
+        .found(std::to_string(memory.available) + " bytes")
+        .expected(std::to_string(mapping_->size()) + " bytes");
+  WEIG_TRY_ASSIGN(copied, os::Mapping::anonymous(mapping_->size()));
+  WEIG_TRY(read_into(copied));
+  WEIG_TRY(copied.make_read_only());
+  return adopt(std::move(copied));
+}
+
+}  // namespace weig

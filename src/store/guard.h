@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// FileGuard: what weig/guard.h promises, for one mapping.
+#pragma once
+
+#include <weig/error.h>
+#include <weig/guard.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "os/lease.h"
+#include "os/os.h"
+
+namespace weig {
+
+// Not movable: its thread knows where it is.
+class FileGuard {
+ public:
+  // A forked child leaves it as it is: the thread that waits in it is the parent's, and
+  // what is waited for cannot be destroyed.
+  struct Delete {
+    void operator()(FileGuard* guard) const {
+      if (guard->has_thread()) delete guard;
+    }
+  };
+  using Pointer = std::unique_ptr<FileGuard, Delete>;
+
+  // Holds the file from here on. Fails with unsupported where there can be no lease,
+  // with corrupt where the file has changed since it was opened.
+  static Result<Pointer> take(const os::InputFile& file);
+  FileGuard(const FileGuard&) = delete;
+  FileGuard& operator=(const FileGuard&) = delete;
+  // Ends a copy that is being made, and lets go of the file.
+  ~FileGuard();
+
+  // From now on, a writer is let in when `mapping`, of all or the front of the file,
+  // has been replaced by a copy; `own` is set then. Both must outlive this.
+  void protect(os::Mapping& mapping, std::atomic<bool>& own);
+  // Puts a copy that somebody else has read in the mapping's place, unless there is one
+  // already, and lets go of the file.
+  Status adopt(os::Mapping copy);
+
+  GuardReport report() const;
+
+ private:
+  explicit FileGuard(os::InputFile file);
+  bool has_thread() const noexcept;  // a forked child has none
+  void run();
+  void watch(os::Lease& lease);
+  Status copy();
+  Status read_into(os::Mapping& memory);
+  bool waits_for(std::chrono::milliseconds time);
+  void set(GuardState state, std::string reason);
+
+  const os::InputFile file_;
+  const std::uint64_t generation_;  // of the process that has the thread
+  std::uint64_t thread_ = 0;
+  std::atomic<bool> stop_ = false;
+
+  std::mutex swap_mutex_;  // held while the mapping is replaced
+  os::Mapping* mapping_ = nullptr;
+  std::atomic<bool>* own_ = nullptr;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable told_;
+  bool begun_ = false;
+  bool protects_ = false;         // mapping_ and own_ are set
+  std::optional<Error> failure_;  // to take the lease
+  GuardReport report_;
+};
+
+}  // namespace weig

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// The guard: what happens to a mapped file does not happen to its readers.
+#include <weig/guard.h>
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "image.h"
+
+namespace weig::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+// 24 MiB, and a little more.
+Image image() {
+  return Image::sealed({{"a.0.w", Dtype::f32, {3 << 20}},
+                        {"a.1.w", Dtype::f32, {3 << 20}},
+                        {"b", Dtype::u8, {12345}}});
+}
+
+std::uint64_t sum_of(const Model& model) {
+  std::uint64_t sum = 0;
+  for (const Result<Tensor>& tensor : model.tensors())
+    for (const std::byte byte : tensor->bytes())
+      sum = sum * 31 + static_cast<unsigned>(byte);
+  return sum;
+}
+
+// Does something in a process of its own, which ends then; its exit status.
+class Child {
+ public:
+  explicit Child(const std::function<bool()>& work) : process_(::fork()) {
+    if (process_ == 0) ::_exit(work() ? 0 : 1);
+  }
+  ~Child() { wait(); }
+  int wait() {
+    if (process_ > 0) ::waitpid(process_, &status_, 0);
+    process_ = 0;
+    return status_;
+  }
+  bool is_running() const { return ::waitpid(process_, nullptr, WNOHANG) == 0; }
+
+ private:
+  pid_t process_;
+  int status_ = 0;
+};
+
+class Guarded : public testing::Test {
+ protected:
+  Guarded() { write_file(path_, image().bytes); }
+
+  Model open(Guard guard = Guard::required, LoadOptions load = {}) const {
+    return Model::open(path_, {.load = std::move(load), .guard = guard}).value();
+  }
+  // As an editor or cp does: opens it in place and writes other bytes over it.
+  bool overwrite() const {
+    const int file = ::open(path_.c_str(), O_WRONLY | O_TRUNC);
+    const std::vector<char> other(1 << 20, 'x');
+    bool good = file >= 0;
+    for (int i = 0; good && i < 24; ++i)
+      good = ::write(file, other.data(), other.size()) == 1 << 20;
+    return ::close(file) == 0 && good;
+  }
+
+  Folder folder_;
+  std::string path_ = folder_.path("m.weig");
+};
+
+TEST_F(Guarded, a_cut_file_hurts_nobody) {
+  const Model model = open();
+  EXPECT_EQ(model.guard_report().state, GuardState::holding);
+  EXPECT_GT(model.guard_report().seconds_allowed, 0);
+  const std::uint64_t sum = sum_of(model);
+  const std::byte* at = model.tensor("a.1.w")->data();
+  EXPECT_TRUE(model.is_view(*model.tensor("a.1.w")));
+  Child cut([&] { return ::truncate(path_.c_str(), 0) == 0; });
+  EXPECT_EQ(cut.wait(), 0);
+  EXPECT_EQ(std::filesystem::file_size(path_), 0u);
+  EXPECT_EQ(sum_of(model), sum);
+  EXPECT_EQ(model.tensor("a.1.w")->data(), at);
+  EXPECT_FALSE(model.is_view(*model.tensor("a.1.w")));
+  const GuardReport report = model.guard_report();
+  EXPECT_EQ(report.state, GuardState::copied);
+  EXPECT_EQ(report.bytes, image().bytes.size());
+  EXPECT_GT(report.seconds, 0);
+}
+
+TEST_F(Guarded, a_file_overwritten_in_place_hurts_nobody) {
+  const Model model = open();
+  const std::uint64_t sum = sum_of(model);
+  Child writer([&] { return overwrite(); });
+  EXPECT_EQ(writer.wait(), 0);
+  EXPECT_EQ(sum_of(model), sum);
+  EXPECT_EQ(model.changed().value(), FileChange::modified);
+}
+
+TEST_F(Guarded, deleting_and_renaming_need_no_copy) {
+  const Model model = open();
+  const std::uint64_t sum = sum_of(model);
+  EXPECT_EQ(model.changed().value(), FileChange::none);
+  std::filesystem::rename(path_, path_ + ".old");
+  EXPECT_EQ(model.changed().value(), FileChange::removed);
+  write_file(path_, image().bytes);
+  EXPECT_EQ(model.changed().value(), FileChange::replaced);
+  std::filesystem::remove(path_ + ".old");
+  EXPECT_EQ(sum_of(model), sum);
+  EXPECT_EQ(model.guard_report().state, GuardState::holding);
+}
+
+TEST_F(Guarded, every_reader_of_a_file_is_saved) {
+  std::vector<Model> models;
+  for (int i = 0; i < 4; ++i) models.push_back(open());
+  const std::uint64_t sum = sum_of(models[0]);
+  Child cut([&] { return ::truncate(path_.c_str(), 5) == 0; });
+  EXPECT_EQ(cut.wait(), 0);
+  for (const Model& model : models) EXPECT_EQ(sum_of(model), sum);
+}
+
+TEST_F(Guarded, moves_with_its_model) {
+  Model first = open();
+  const std::uint64_t sum = sum_of(first);
+  const Model second = std::move(first);
+  Child cut([&] { return ::truncate(path_.c_str(), 0) == 0; });
+  EXPECT_EQ(cut.wait(), 0);
+  EXPECT_EQ(sum_of(second), sum);
+}
+
+TEST_F(Guarded, a_model_that_goes_lets_go) {
+  {
+    const Model model = open();
+  }
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(::truncate(path_.c_str(), 0), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+}
+
+TEST_F(Guarded, works_beside_every_way_to_load) {
+  for (const LoadWay way : {LoadWay::map, LoadWay::stream, LoadWay::populate,
+                            LoadWay::read, LoadWay::automatic}) {
+    write_file(path_, image().bytes);
+    Model model = open(Guard::required, {.way = way});
+    Child writer([&] { return overwrite(); });
+    ASSERT_TRUE(model.wait()) << load_way_name(way);
+    EXPECT_EQ(writer.wait(), 0);
+    std::vector<std::byte> expected = image().bytes;
+    const Tensor tensor = model.tensor("a.1.w").value();
+    EXPECT_TRUE(std::ranges::equal(
+        tensor.bytes(),
+        std::span(expected).subspan(tensor.data_offset(), tensor.byte_count())))
+        << load_way_name(way);
+  }
+}
+
+TEST_F(Guarded, needs_a_file_that_nobody_writes) {
+  const int writer = ::open(path_.c_str(), O_WRONLY);
+  const auto refused = Model::open(path_, {.guard = Guard::required});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::unsupported);
+  const Model model = open(Guard::wanted);
+  EXPECT_EQ(model.guard_report().state, GuardState::off);
+  EXPECT_NE(model.guard_report().reason.find("open for writing"), std::string::npos);
+  ::close(writer);
+}
+
+TEST_F(Guarded, a_forked_child_has_none) {
+  auto model = std::make_unique<Model>(open());
+  Child child([&] {
+    const bool none = model->guard_report().state == GuardState::off;
+    model.reset();  // ends without its thread
+    return none;
+  });
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_EQ(model->guard_report().state, GuardState::holding);
+}
+
+// The holder dies, and the child that it forked lives on with all its descriptors.
+TEST_F(Guarded, a_forked_child_holds_up_nobody) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  Child holder([&] {
+    const Model model = open();
+    if (::fork() == 0) {
+      char byte;
+      ::close(ends[1]);
+      static_cast<void>(::read(ends[0], &byte, 1));  // until the test is over
+      ::_exit(0);
+    }
+    return ::raise(SIGKILL) == 0;
+  });
+  holder.wait();
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(::truncate(path_.c_str(), 0), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+std::atomic<int> signals = 0;
+
+TEST_F(Guarded, leaves_the_processs_signals_alone) {
+  struct sigaction act{};
+  struct sigaction before{};
+  act.sa_handler = [](int) { ++signals; };
+  ASSERT_EQ(::sigaction(SIGIO, &act, &before), 0);
+  {
+    const Model model = open();
+    const std::uint64_t sum = sum_of(model);
+    Child cut([&] { return ::truncate(path_.c_str(), 0) == 0; });
+    EXPECT_EQ(cut.wait(), 0);
+    EXPECT_EQ(sum_of(model), sum);
+    EXPECT_EQ(signals, 0);
+    // Sent to the process, where the guard's thread is one of those that could take it.
+    for (int i = 1; i <= 100; ++i) {
+      ::kill(::getpid(), SIGIO);
+      for (int tries = 0; signals < i && tries < 1000; ++tries)
+        std::this_thread::sleep_for(1ms);
+      ASSERT_EQ(signals, i);
+    }
+  }
+  ::sigaction(SIGIO, &before, nullptr);
+}
+
+TEST_F(Guarded, may_be_closed_while_it_copies) {
+  int during = 0;
+  for (int i = 0; i < 10; ++i) {
+    write_file(path_, image().bytes);
+    auto model = std::make_unique<Model>(open());
+    Child writer([&] { return overwrite(); });
+    const auto start = std::chrono::steady_clock::now();
+    while (model->guard_report().state == GuardState::holding &&
+           std::chrono::steady_clock::now() - start < 5s)
+      std::this_thread::sleep_for(10us);
+    during += model->guard_report().state == GuardState::copying;
+    model.reset();
+    EXPECT_EQ(writer.wait(), 0);
+  }
+  EXPECT_GT(during, 0);
+}
+
+TEST_F(Guarded, a_load_and_a_copy_do_not_hurt_each_other) {
+  for (int i = 0; i < 8; ++i) {
+    for (const LoadWay way : {LoadWay::read, LoadWay::populate, LoadWay::stream}) {
+      write_file(path_, image().bytes);
+      Model model = open();
+      const std::uint64_t sum = sum_of(model);
+      Child writer([&] { return ::truncate(path_.c_str(), 100) == 0; });
+      std::this_thread::sleep_for(std::chrono::milliseconds(7 * i));
+      const auto report = model.load({.way = way});
+      ASSERT_TRUE(report) << report.error().message();
+      ASSERT_TRUE(model.wait());
+      EXPECT_EQ(writer.wait(), 0);
+      EXPECT_EQ(sum_of(model), sum);
+    }
+  }
+}
+
+TEST_F(Guarded, names_alone_are_guarded_too) {
+  const Model model =
+      Model::open(path_, {.part = Part::metadata, .guard = Guard::required}).value();
+  Child cut([&] { return ::truncate(path_.c_str(), 0) == 0; });
+  EXPECT_EQ(cut.wait(), 0);
+  EXPECT_EQ(model.tensor("a.1.w")->name(), "a.1.w");
+}
+
+TEST_F(Guarded, memory_of_its_own_needs_no_guard) {
+  const Model model = open(Guard::required, {.way = LoadWay::read});
+  const std::uint64_t sum = sum_of(model);
+  EXPECT_EQ(model.guard_report().state, GuardState::off);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(::truncate(path_.c_str(), 0), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+  EXPECT_EQ(sum_of(model), sum);
+}
+
+}  // namespace
+}  // namespace weig::test
