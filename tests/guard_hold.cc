@@ -8,15 +8,9 @@
 #include <iostream>
 #include <string>
 
-namespace {
+#include "loaded_model.h"
 
-std::uint64_t sum_of(const weig::Model& model) {
-  std::uint64_t sum = 0;
-  for (const auto& tensor : model.tensors())
-    for (const std::byte byte : tensor->bytes())
-      sum = sum * 31 + static_cast<unsigned>(byte);
-  return sum;
-}
+namespace {
 
 void print_report(const weig::GuardReport& report) {
   std::cout << R"({"state": ")" << weig::guard_state_name(report.state)
@@ -34,7 +28,7 @@ int main(int argc, char** argv) {
   if (!model) return std::cerr << model.error().message() << '\n', 1;
   for (std::string line; std::getline(std::cin, line);) {
     if (line == "report") print_report(model->guard_report());
-    if (line == "sum") std::cout << sum_of(*model) << std::endl;
+    if (line == "sum") std::cout << weig::test::sum_of(*model) << std::endl;
     if (line == "changed") {
       constexpr const char* kNames[] = {"none", "removed", "replaced", "modified"};
       std::cout << kNames[static_cast<int>(model->changed().value())] << std::endl;

@@ -18,26 +18,12 @@
 #include <thread>
 
 #include "image.h"
+#include "loaded_model.h"
 
 namespace weig::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-// 24 MiB, and a little more.
-Image image() {
-  return Image::sealed({{"a.0.w", Dtype::f32, {3 << 20}},
-                        {"a.1.w", Dtype::f32, {3 << 20}},
-                        {"b", Dtype::u8, {12345}}});
-}
-
-std::uint64_t sum_of(const Model& model) {
-  std::uint64_t sum = 0;
-  for (const Result<Tensor>& tensor : model.tensors())
-    for (const std::byte byte : tensor->bytes())
-      sum = sum * 31 + static_cast<unsigned>(byte);
-  return sum;
-}
 
 // Does something in a process of its own, which ends then; its exit status.
 class Child {
@@ -60,7 +46,7 @@ class Child {
 
 class Guarded : public testing::Test {
  protected:
-  Guarded() { write_file(path_, image().bytes); }
+  Guarded() { write_file(path_, Image::for_loading().bytes); }
 
   Model open(Guard guard = Guard::required, LoadOptions load = {}) const {
     return Model::open(path_, {.load = std::move(load), .guard = guard}).value();
@@ -94,7 +80,7 @@ TEST_F(Guarded, a_cut_file_hurts_nobody) {
   EXPECT_FALSE(model.is_view(*model.tensor("a.1.w")));
   const GuardReport report = model.guard_report();
   EXPECT_EQ(report.state, GuardState::copied);
-  EXPECT_EQ(report.bytes, image().bytes.size());
+  EXPECT_EQ(report.bytes, Image::for_loading().bytes.size());
   EXPECT_GT(report.seconds, 0);
 }
 
@@ -113,7 +99,7 @@ TEST_F(Guarded, deleting_and_renaming_need_no_copy) {
   EXPECT_EQ(model.changed().value(), FileChange::none);
   std::filesystem::rename(path_, path_ + ".old");
   EXPECT_EQ(model.changed().value(), FileChange::removed);
-  write_file(path_, image().bytes);
+  write_file(path_, Image::for_loading().bytes);
   EXPECT_EQ(model.changed().value(), FileChange::replaced);
   std::filesystem::remove(path_ + ".old");
   EXPECT_EQ(sum_of(model), sum);
@@ -150,12 +136,12 @@ TEST_F(Guarded, a_model_that_goes_lets_go) {
 TEST_F(Guarded, works_beside_every_way_to_load) {
   for (const LoadWay way : {LoadWay::map, LoadWay::stream, LoadWay::populate,
                             LoadWay::read, LoadWay::automatic}) {
-    write_file(path_, image().bytes);
+    write_file(path_, Image::for_loading().bytes);
     Model model = open(Guard::required, {.way = way});
     Child writer([&] { return overwrite(); });
     ASSERT_TRUE(model.wait()) << load_way_name(way);
     EXPECT_EQ(writer.wait(), 0);
-    std::vector<std::byte> expected = image().bytes;
+    std::vector<std::byte> expected = Image::for_loading().bytes;
     const Tensor tensor = model.tensor("a.1.w").value();
     EXPECT_TRUE(std::ranges::equal(
         tensor.bytes(),
@@ -236,7 +222,7 @@ TEST_F(Guarded, leaves_the_processs_signals_alone) {
 TEST_F(Guarded, may_be_closed_while_it_copies) {
   int during = 0;
   for (int i = 0; i < 10; ++i) {
-    write_file(path_, image().bytes);
+    write_file(path_, Image::for_loading().bytes);
     auto model = std::make_unique<Model>(open());
     Child writer([&] { return overwrite(); });
     const auto start = std::chrono::steady_clock::now();
@@ -253,7 +239,7 @@ TEST_F(Guarded, may_be_closed_while_it_copies) {
 TEST_F(Guarded, a_load_and_a_copy_do_not_hurt_each_other) {
   for (int i = 0; i < 8; ++i) {
     for (const LoadWay way : {LoadWay::read, LoadWay::populate, LoadWay::stream}) {
-      write_file(path_, image().bytes);
+      write_file(path_, Image::for_loading().bytes);
       Model model = open();
       const std::uint64_t sum = sum_of(model);
       Child writer([&] { return ::truncate(path_.c_str(), 100) == 0; });

@@ -35,6 +35,9 @@ class Image {
   static Image basic();
   // All seven kinds of section.
   static Image all_sections();
+  // 24 MiB in three tensors, and a little more, so that the end lies inside a piece and
+  // a page.
+  static Image for_loading();
 
   std::vector<std::byte> bytes;
 

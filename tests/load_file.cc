@@ -10,15 +10,9 @@
 #include <cstdio>
 #include <string_view>
 
-namespace {
+#include "loaded_model.h"
 
-std::uint64_t sum_of(const weig::Model& model) {
-  std::uint64_t sum = 0;
-  for (const auto& tensor : model.tensors())
-    for (const std::byte byte : tensor->bytes())
-      sum = sum * 31 + static_cast<unsigned>(byte);
-  return sum;
-}
+namespace {
 
 void print(const char* name, const std::optional<std::uint64_t>& number) {
   if (number)
@@ -69,5 +63,6 @@ int main(int argc, char** argv) {
     std::printf("\"open_seconds\": %.6f}\n", seconds.count());
     return 0;
   }
-  std::printf("\"sum\": %llu}\n", static_cast<unsigned long long>(sum_of(*model)));
+  std::printf("\"sum\": %llu}\n",
+              static_cast<unsigned long long>(weig::test::sum_of(*model)));
 }

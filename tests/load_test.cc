@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "image.h"
+#include "loaded_model.h"
 
 namespace weig::test {
 namespace {
@@ -22,24 +23,9 @@ namespace {
 constexpr LoadWay kWays[] = {LoadWay::map, LoadWay::stream, LoadWay::populate,
                              LoadWay::read, LoadWay::automatic};
 
-// 24 MiB, and a little more so that the end lies inside a piece and a page.
-Image image() {
-  return Image::sealed({{"a.0.w", Dtype::f32, {3 << 20}},
-                        {"a.1.w", Dtype::f32, {3 << 20}},
-                        {"b", Dtype::u8, {12345}}});
-}
-
-std::uint64_t sum_of(const Model& model) {
-  std::uint64_t sum = 0;
-  for (const Result<Tensor>& tensor : model.tensors())
-    for (const std::byte byte : tensor->bytes())
-      sum = sum * 31 + static_cast<unsigned>(byte);
-  return sum;
-}
-
 class Load : public testing::Test {
  protected:
-  Load() { write_file(path_, image().bytes); }
+  Load() { write_file(path_, Image::for_loading().bytes); }
 
   Model open(LoadOptions options) const {
     return Model::open(path_, {.load = std::move(options)}).value();
@@ -134,7 +120,7 @@ TEST_F(Load, reading_takes_memory_of_our_own_that_cannot_be_written) {
         EXPECT_NE(line.find(" r--p "), line.npos) << line;
       }
     }
-    write_file(path_, image().bytes);
+    write_file(path_, Image::for_loading().bytes);
   }
 }
 
@@ -337,7 +323,7 @@ TEST_F(Load, a_metadata_only_model_has_nothing_to_load) {
 
 TEST_F(Load, a_file_cut_meanwhile_is_an_error_and_no_signal) {
   for (const LoadWay way : {LoadWay::populate, LoadWay::stream, LoadWay::read}) {
-    write_file(path_, image().bytes);
+    write_file(path_, Image::for_loading().bytes);
     Model model = Model::open(path_).value();
     std::filesystem::resize_file(path_, 1 << 20);
     auto report = model.load({.way = way});
@@ -350,7 +336,7 @@ TEST_F(Load, a_file_cut_meanwhile_is_an_error_and_no_signal) {
 // In the middle of the load: the first piece is there, then the file is cut.
 TEST_F(Load, a_file_cut_while_loading_is_an_error_and_no_signal) {
   for (const LoadWay way : {LoadWay::populate, LoadWay::stream, LoadWay::read}) {
-    write_file(path_, image().bytes);
+    write_file(path_, Image::for_loading().bytes);
     const auto cut = [&](std::uint64_t, std::uint64_t) {
       std::filesystem::resize_file(path_, 4096);
       return true;
