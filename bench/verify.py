@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # verify.py FILE ROUNDS: how fast `weig verify` checks a WEIG file: cold, against merely
-# reading it; warm, on one thread.
+# reading it; warm, on one thread. And what it costs to check digests while loading.
 import os
 import sys
 
@@ -19,16 +19,20 @@ from measure import (
 file, rounds = sys.argv[1], int(sys.argv[2])
 size = os.path.getsize(file)
 
+threads = str(len(os.sched_getaffinity(0)))
+LOAD, CHECK = "load, auto", "load, auto, digests checked"
 READ, COLD, WARM = "read, 8 MiB at a time", "weig verify", "weig verify --threads 1"
 WAYS = {
     READ: ("cold", [program("raw_read"), file]),
     COLD: ("cold", [WEIG, "verify", file]),
+    LOAD: ("cold", [program("claim_load"), file, "auto", threads]),
+    CHECK: ("cold", [program("claim_load"), file, "auto", threads, "digests"]),
     WARM: ("warm", [WEIG, "verify", "--threads", "1", file]),
 }
 times = {way: [] for way in WAYS}
 unproven = 0
 for round_number in range(rounds):
-    for way in in_turn([READ, COLD], round_number) + [WARM]:
+    for way in in_turn([READ, COLD, LOAD, CHECK], round_number) + [WARM]:
         state, command = WAYS[way]
         unproven += not prepare(file, state)
         times[way].append(run(command))
@@ -65,6 +69,13 @@ print_verdict(
     "at least 0.9 of its rate",
     f"{share:.2f}",
     share >= 0.9,
+)
+cost = wall(CHECK) / wall(LOAD)
+print_verdict(
+    "a cold load with its digests checked",
+    "at most 1.1 times one without",
+    f"{cost:.2f}",
+    cost <= 1.1,
 )
 fastest = size / min(seconds.wall for seconds in times[WARM]) / 1e9
 print_verdict(
