@@ -9,12 +9,16 @@
 #include <wchar.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <string>
 #include <string_view>
+
+#include "mapped_file.h"
 
 namespace weig::cli {
 namespace {
@@ -27,13 +31,23 @@ char unfinished_file[4097];
 extern "C" void note_stop(int signal) { stopped_by = signal; }
 
 // A page of a mapped file could not be read: the file was cut short, or its disk
-// failed. Only write(), unlink() and _exit() are allowed here.
-extern "C" void lost_page(int) {
-  constexpr std::string_view kMessage =
-      "weig: a file could not be read: it was cut short while in use, or its disk "
-      "failed\n";
-  [[maybe_unused]] const auto ignored =
-      ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
+// failed. Only what signal-safety(7) lists is allowed here.
+extern "C" void lost_page(int, siginfo_t* signal, void*) {
+  // Threads that come here while one is telling wait for its end, and so say nothing.
+  static std::atomic_flag told;
+  while (told.test_and_set()) ::pause();
+  std::array<char, 4096> room;
+  std::array<char, room.size() + 128> message;
+  std::size_t length = 0;
+  const auto add = [&](std::string_view text) {
+    length += text.copy(message.data() + length, text.size());
+  };
+  const std::string_view path = mapped_file_at(signal->si_addr, room);
+  add("weig: ");
+  add(path.empty() ? "a file" : path);
+  add(path.empty() ? " " : ": ");
+  add("could not be read: it was cut short while in use, or its disk failed\n");
+  [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, message.data(), length);
   if (unfinished_file[0] != 0) ::unlink(unfinished_file);
   ::_exit(8);  // Code::io
 }
@@ -44,6 +58,14 @@ void handle(int signal, void (*handler)(int)) {
   action.sa_handler = handler;
   sigemptyset(&action.sa_mask);
   ::sigaction(signal, &action, nullptr);
+}
+
+void handle_lost_pages() {
+  struct sigaction action{};
+  action.sa_sigaction = lost_page;
+  action.sa_flags = SA_SIGINFO;
+  sigemptyset(&action.sa_mask);
+  ::sigaction(SIGBUS, &action, nullptr);
 }
 
 bool is_ignored(int signal) {
@@ -86,7 +108,7 @@ void prepare_process() {
       const int ignored = ::open("/dev/null", number == 0 ? O_WRONLY : O_RDONLY);
   handle(SIGPIPE, SIG_IGN);
   handle(SIGXFSZ, SIG_IGN);
-  handle(SIGBUS, lost_page);
+  handle_lost_pages();
   handle(SIGINT, note_stop);
   handle(SIGTERM, note_stop);
   if (!is_ignored(SIGHUP)) handle(SIGHUP, note_stop);  // nohup stays in force
@@ -96,6 +118,20 @@ void set_unfinished_file(std::string_view path) noexcept {
   if (path.size() >= sizeof unfinished_file) path = {};
   std::copy(path.begin(), path.end(), unfinished_file);
   unfinished_file[path.size()] = 0;
+}
+
+int sync_file(std::FILE* file) noexcept {
+  return ::fsync(::fileno(file)) == 0 ? 0 : errno;
+}
+
+int sync_folder_of(const std::string& path) noexcept {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
+  const int number = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (number < 0) return 0;
+  const int failed = ::fsync(number) == 0 ? 0 : errno;
+  ::close(number);
+  return failed == EINVAL || failed == EROFS ? 0 : failed;
 }
 
 int stop_signal() noexcept { return stopped_by; }

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdio>
+#include <string>
 #include <string_view>
 
 namespace weig::cli {
@@ -27,6 +29,12 @@ void prepare_process();
 // Names the unfinished file, if any, that must go should the process die at once, which
 // a page of a mapped file that cannot be read makes it do. Empty: none.
 void set_unfinished_file(std::string_view path) noexcept;
+
+// Waits until a file, what is in a FILE's buffer not counted, is on its disk; the same
+// for the name of a file. An error number, or 0. Where a folder cannot be synced, that
+// is no error.
+int sync_file(std::FILE* file) noexcept;
+int sync_folder_of(const std::string& path) noexcept;
 
 // The signal that asked the process to stop, or 0.
 int stop_signal() noexcept;

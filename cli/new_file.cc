@@ -95,8 +95,19 @@ NewFile::~NewFile() {
 Status NewFile::publish() {
   if (auto status = output_->finish(); !status) return status;
   if (output_->stopped()) return Error(Code::cancelled, "interrupted").file(path_);
+  // Before the name: a power failure must not leave the name to an empty file.
+  if (const int failed = sync_file(file_.get()))
+    return system_failure("sync the output", path_, {failed, std::generic_category()});
   if (std::fclose(file_.release()) != 0)
     return system_failure("close the output", path_, {errno, std::generic_category()});
+  if (auto status = give_name(); !status) return status;
+  if (const int failed = sync_folder_of(path_))
+    return system_failure("sync the output's folder", path_,
+                          {failed, std::generic_category()});
+  return {};
+}
+
+Status NewFile::give_name() {
   std::error_code error;
   if (existing_ == Existing::replace) {
     const fs::file_status old = fs::status(path_, error);

@@ -27,7 +27,7 @@ class NewFile {
 
   Output& output() noexcept { return *output_; }
 
-  // Flushes, and gives the file its name.
+  // Flushes, syncs, gives the file its name, and syncs the folder.
   Status publish();
 
  private:
@@ -35,6 +35,7 @@ class NewFile {
     void operator()(std::FILE* file) const noexcept { std::fclose(file); }
   };
   NewFile() = default;
+  Status give_name();
 
   std::string path_;
   std::string temporary_;

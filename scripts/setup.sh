@@ -10,7 +10,7 @@ build=(g++ cmake ninja-build pkg-config python3-venv
        libxxhash-dev libsimdjson-dev nettle-dev libfmt-dev libcli11-dev
        libgtest-dev libbenchmark-dev)
 test=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev g++-i686-linux-gnu
-      libfuse3-dev fuse3 chromium time mount e2fsprogs)
+      libfuse3-dev fuse3 chromium time mount e2fsprogs btrfs-progs)
 case "${1-}" in
   build) packages=("${build[@]}") ;;
   test) packages=("${build[@]}" "${test[@]}") ;;

@@ -63,7 +63,8 @@ Result<std::string> default_target(std::span<const std::string> sources);
 // inside it if it is a folder). Content decides what a source is.
 //
 // Fails with cannot_open, corrupt, unsupported, exists (also where the target is one of
-// the sources), io, limit, invalid_argument or cancelled; then the target is untouched.
+// the sources), io, limit, invalid_argument or cancelled; then the target is untouched,
+// or complete where only its folder could not be synced or other files not be copied.
 Result<ConvertReport> convert(std::span<const std::string> sources,
                               const std::string& target,
                               const ConvertOptions& options = {});

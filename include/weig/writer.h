@@ -97,7 +97,10 @@ class Sink;  // src/store/sink.h
 
 // Writes one file. Nothing appears at `path` until finish() succeeds; after it does,
 // the file is complete and survives a power failure. If finish() is not called, or
-// fails, the target is untouched and the temporary file beside it is removed.
+// fails, the target is untouched and the temporary file beside it is removed; one
+// failure comes later, that to sync the folder: then the new file is there, complete.
+// What a kill or a power failure leaves is named ".NAME.XXXXXXXX.part", and is no
+// obstacle. A size limit (RLIMIT_FSIZE) is an error if the process ignores SIGXFSZ.
 // Move-only; one thread at a time. Memory: the front of the file (about 110 bytes a
 // tensor plus names) and buffers of 16 MiB.
 class Writer {

@@ -20,8 +20,6 @@
 namespace weig {
 namespace {
 
-// Hashed and handed on at once: stays in a core's cache.
-
 // What will be written: a header, then tensors in this order.
 struct Target {
   std::string header;
@@ -121,25 +119,49 @@ Result<Target> canonical_target(const Model& model,
   return target;
 }
 
-// Streams the tensors, each checked against its digest. What is hashed is the copy that
-// is written, read from the file and not through the mapping: whatever somebody does to
-// the file meanwhile is an error.
-Status write_tensors(const Model& model, const os::InputFile& file,
-                     const Target& target, std::uint64_t total,
-                     const Progress& progress, PieceWriter& out) {
-  Hasher hasher;
+// A tensor that will be written. In memory of our own, so that once there is a
+// temporary file nothing is read through the mapping, where a file that was cut ends
+// the process and leaves it behind.
+struct Item {
+  std::string name;
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+  std::optional<Digest> digest;
+  Bytes swapped;  // its bytes, where the file's are in the other order
+};
+
+Result<std::vector<Item>> items_of(const Model& model, const Target& target) {
+  std::vector<Item> items;
+  items.reserve(target.ordinals.size());
   const bool swapped = model.format() == FileFormat::weig_big_endian;
   for (const std::uint32_t ordinal : target.ordinals) {
     WEIG_TRY_ASSIGN(tensor, model[ordinal]);
+    WEIG_TRY_ASSIGN(digest, model.digest(ordinal));
+    items.push_back({.name = std::string(tensor.name()),
+                     .offset = tensor.data_offset(),
+                     .size = tensor.byte_count(),
+                     .digest = digest,
+                     .swapped = swapped ? tensor.bytes() : Bytes()});
+  }
+  return items;
+}
+
+// Streams the tensors, each checked against its digest. What is hashed is the copy that
+// is written, read from the file and not through the mapping: whatever somebody does to
+// the file meanwhile is an error.
+Status write_tensors(const std::vector<Item>& items, const os::InputFile& file,
+                     std::uint64_t total, const Progress& progress, PieceWriter& out) {
+  Hasher hasher;
+  for (const Item& item : items) {
     hasher.reset();
-    for (std::uint64_t at = 0; at < tensor.byte_count();) {
+    for (std::uint64_t at = 0; at < item.size;) {
       WEIG_TRY_ASSIGN(room, out.space());
       const MutableBytes step =
-          room.first(std::min<std::uint64_t>(room.size(), tensor.byte_count() - at));
-      if (swapped) {
-        std::ranges::copy(tensor.bytes().subspan(at, step.size()), step.begin());
+          room.first(std::min<std::uint64_t>(room.size(), item.size - at));
+      if (!item.swapped.empty()) {
+        std::ranges::copy(item.swapped.subspan(at, step.size()), step.begin());
       } else {
-        WEIG_TRY(file.read(tensor.data_offset() + at, step));
+        WEIG_TRY(file.read(item.offset + at, step));
       }
       hasher.update(step);
       WEIG_TRY(out.advance(step.size()));
@@ -147,13 +169,12 @@ Status write_tensors(const Model& model, const os::InputFile& file,
       if (!goes_on(progress, out.offset(), total))
         return Error(Code::cancelled, "export was stopped");
     }
-    WEIG_TRY_ASSIGN(stored, model.digest(ordinal));
-    if (stored && *stored != hasher.digest())
+    if (item.digest && *item.digest != hasher.digest())
       return Error(Code::checksum, "the bytes differ from their digest")
-          .tensor(tensor.name())
-          .at(tensor.data_offset())
+          .tensor(item.name)
+          .at(item.offset)
           .found(to_hex(hasher.digest()))
-          .expected(to_hex(*stored));
+          .expected(to_hex(*item.digest));
   }
   return {};
 }
@@ -170,20 +191,18 @@ Result<ExportReport> export_model(const Model& model, const os::InputFile& file,
     original = std::move(canonical);
   }
   const Target& target = *original;
+  WEIG_TRY_ASSIGN(items, items_of(model, target));
   std::uint64_t total = target.header.size();
-  for (const std::uint32_t ordinal : target.ordinals) {
-    WEIG_TRY_ASSIGN(tensor, model[ordinal]);
-    total += tensor.byte_count();
-  }
+  for (const Item& item : items) total += item.size;
+  report.tensors = model.size();
   WEIG_TRY_ASSIGN(sink, file_sink(path, options.existing));
   WEIG_TRY(sink->reserve(total));
   PieceWriter out(*sink, 0);
   WEIG_TRY(out.append(bytes_of(target.header)));
-  WEIG_TRY(write_tensors(model, file, target, total, options.progress, out));
+  WEIG_TRY(write_tensors(items, file, total, options.progress, out));
   WEIG_TRY(out.finish());
   WEIG_TRY(sink->sync());
   WEIG_TRY(sink->publish());
-  report.tensors = model.size();
   report.file_size = total;
   report.exact = target.exact;
   report.seconds =

@@ -28,6 +28,44 @@ Status copy_file(const std::string& from, const std::string& to, Existing existi
   return output.publish();
 }
 
+// Which file a path leads to, and whether it is one that must stay as it is.
+class Protected {
+ public:
+  explicit Protected(const Sources& sources) {
+    for (const SourceFile& source : sources.files) ids_.push_back(source.file.id());
+    for (const std::string& index : sources.index_files) add(index);
+    for (const std::string& name : sources.other_files)
+      add((std::filesystem::path(sources.folder) / name).string());
+  }
+  bool holds(const os::FileId& id) const { return std::ranges::count(ids_, id) > 0; }
+
+ private:
+  void add(const std::string& path) {
+    if (const auto id = os::file_id(path)) ids_.push_back(*id);
+  }
+  std::vector<os::FileId> ids_;
+};
+
+// Where a copy goes there is nothing, or, if that may be, a file that it replaces: no
+// input by another name, and not the output.
+Status check_place(const std::string& to, const std::string& target,
+                   const Protected& inputs, Existing existing) {
+  const auto refuse = [&](const char* what) {
+    return Error(Code::exists, what).file(to);
+  };
+  const auto id = os::file_id(to);
+  const auto output = os::file_id(target);
+  if (std::filesystem::path(to) == std::filesystem::path(target) ||
+      (id && output && *id == *output))
+    return refuse("a file of the model's folder would be copied over the output");
+  if (!os::exists(to)) return {};
+  if (existing == Existing::refuse)
+    return refuse("a file of the model's folder would be overwritten");
+  if (!id) return refuse("where a file would be copied to is a link to nothing");
+  if (inputs.holds(*id)) return refuse("a copy would replace one of the sources");
+  return {};
+}
+
 }  // namespace
 
 Result<OtherFileCopies> OtherFileCopies::plan(const Sources& sources,
@@ -35,6 +73,7 @@ Result<OtherFileCopies> OtherFileCopies::plan(const Sources& sources,
                                               Existing existing) {
   OtherFileCopies copies;
   copies.existing_ = existing;
+  const Protected inputs(sources);
   const std::filesystem::path beside = std::filesystem::path(target).parent_path();
   for (const std::string& name : sources.other_files) {
     Copy copy{(std::filesystem::path(sources.folder) / name).string(),
@@ -42,9 +81,7 @@ Result<OtherFileCopies> OtherFileCopies::plan(const Sources& sources,
     const auto from = os::file_id(copy.from);
     const auto to = os::file_id(copy.to);
     if (from && to && *from == *to) continue;
-    if (os::exists(copy.to) && existing == Existing::refuse)
-      return Error(Code::exists, "a file of the model's folder would be overwritten")
-          .file(copy.to);
+    WEIG_TRY(check_place(copy.to, target, inputs, existing));
     copies.copies_.push_back(std::move(copy));
   }
   return copies;

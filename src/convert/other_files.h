@@ -15,8 +15,9 @@ class OtherFileCopies {
  public:
   OtherFileCopies() = default;
 
-  // Which files go where. Fails with exists where one would be overwritten; files that
-  // are beside the result already are left alone.
+  // Which files go where. Fails with exists where one would be overwritten, be it by
+  // another name one of the sources or the result; files that are beside the result
+  // already are left alone.
   static Result<OtherFileCopies> plan(const Sources& sources, const std::string& target,
                                       Existing existing);
   Status run() const;

@@ -187,9 +187,13 @@ Status OutputFile::publish() {
                              : slash == 0          ? "/"
                                                    : target_.substr(0, slash);
   const Descriptor handle(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // A folder that may be written to but not read is synced with its file system.
+  result = handle ? ::fsync(handle.number()) : ::syncfs(file_.number());
   // Some file systems cannot sync a folder; the rename itself has happened.
-  if (handle && ::fsync(handle.number()) != 0 && errno != EINVAL && errno != EROFS)
-    return system_error(Code::io, "sync the output's folder", errno).file(target_);
+  if (result != 0 && errno != EINVAL && errno != EROFS)
+    return system_error(Code::io, "sync the output's folder", errno)
+        .file(target_)
+        .hint("the output is complete, but a power failure may undo its name");
   return {};
 }
 

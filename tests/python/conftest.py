@@ -87,6 +87,30 @@ def mounted_slowly(folder, milliseconds):
             subprocess.run(["umount", point], check=True)
 
 
+@contextlib.contextmanager
+def mounted(folder, *arguments):
+    folder.mkdir()
+    subprocess.run(["mount", *arguments, folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@contextlib.contextmanager
+def disk_in_a_file(file, size):
+    with open(file, "wb") as opened:
+        opened.truncate(size)
+    command = ["losetup", "--direct-io=on", "--find", "--show", file]
+    device = subprocess.run(command, check=True, capture_output=True, text=True)
+    device = device.stdout.strip()
+    try:
+        yield device
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
+        file.unlink()
+
+
 @pytest.fixture
 def slow_mount(big_tmp):
     """As network file systems are: 5 ms a request."""

@@ -19,7 +19,7 @@ import pytest
 
 import safetensors_file
 from command import LIMIT
-from conftest import mounted_slowly
+from conftest import disk_in_a_file, mounted, mounted_slowly
 from page_cache import back_memory, evict, memory_cgroup, read_ahead_of, setting
 
 MIB = 1 << 20
@@ -209,30 +209,6 @@ def test_a_remote_file_system(weig, model, big_tmp):
         file = point / model.name
         Timing(weig, file, lambda: make_cold(file)).check("fuse, 5 ms a request", "read")
         Timing(weig, file, lambda: read(file)).check("fuse, in memory", "populate")
-
-
-@contextlib.contextmanager
-def mounted(folder, *arguments):
-    folder.mkdir()
-    subprocess.run(["mount", *arguments, folder], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", folder], check=True)
-
-
-@contextlib.contextmanager
-def disk_in_a_file(file, size):
-    with open(file, "wb") as opened:
-        opened.truncate(size)
-    command = ["losetup", "--direct-io=on", "--find", "--show", file]
-    device = subprocess.run(command, check=True, capture_output=True, text=True)
-    device = device.stdout.strip()
-    try:
-        yield device
-    finally:
-        subprocess.run(["losetup", "--detach", device], check=True)
-        file.unlink()
 
 
 def test_a_file_system_in_memory(weig, model, folder):

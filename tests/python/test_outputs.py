@@ -82,6 +82,93 @@ def test_no_source_of_several_is_written_over(refused, files):
         refused(call, EXISTS, files / target, kept=files)
 
 
+def _through_a_descriptor(weig, path, call):
+    """The path becomes that of an open file; `call` gets it."""
+    with open(path, "rb") as opened:
+        number = opened.fileno()
+        return weig(*call(f"/proc/self/fd/{number}"), "--force", pass_fds=[number])
+
+
+@pytest.mark.parametrize("command", CALLS)
+@pytest.mark.parametrize("side", ["output", "input"])
+def test_an_input_by_its_descriptor_is_never_written_over(weig, files, command, side):
+    """C97"""
+    path = files / "a.weig"
+    calls = {
+        "output": lambda name: CALLS[command](path, name),
+        "input": lambda name: CALLS[command](name, path),
+    }
+    before = list_tree(files), path.read_bytes()
+    run = _through_a_descriptor(weig, path, calls[side])
+    assert run.status == EXISTS and run.err.count("\n") == 1, run.err
+    assert (list_tree(files), path.read_bytes()) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+@pytest.mark.parametrize("command", CALLS)
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_an_input_behind_a_bind_mount_is_never_written_over(
+    weig, files, command, what
+):
+    """C97: neither name leads to the other, and both are one file."""
+    path, other = files / "a.weig", files.parent / "other"
+    if what == "folder":
+        other.mkdir()
+        mounted, target = files, other / path.name
+    else:
+        other.touch()
+        mounted, target = path, other
+    before = list_tree(files.parent), path.read_bytes()
+    call = [weig.path, *CALLS[command](path, target), "--force"]
+    script = 'mount --bind "$0" "$1" && shift && exec "$@"'
+    run = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, mounted, other, *call],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert run.returncode == EXISTS, run.stderr
+    assert run.stderr.startswith(f"weig: {target}: ") and run.stderr.count("\n") == 1
+    assert (list_tree(files.parent), path.read_bytes()) == before
+
+
+def _folder_of_a_model(files):
+    (files / "a.weig").unlink()
+    (files / "config.json").write_text("{}")
+    (files / "tokenizer.json").write_text("[]")
+    there = files.parent / "there"
+    there.mkdir()
+    return there, ["convert", "--copy-others", files, "--force", "-o"]
+
+
+@pytest.mark.parametrize("how", [os.symlink, os.link])
+@pytest.mark.parametrize("source", ["a.safetensors", "tokenizer.json"])
+def test_no_copy_is_written_over_an_input(refused, files, how, source):
+    """C97: the other files of a folder are outputs too."""
+    there, call = _folder_of_a_model(files)
+    how(files / source, there / "config.json")
+    before = (files / source).read_bytes()
+    call = [*call, there / "m.weig"]
+    refused(call, EXISTS, there / "config.json", kept=files.parent)
+    assert (files / source).read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["config.json", "./config.json", "link"])
+def test_no_copy_is_written_over_the_output(refused, files, name):
+    there, call = _folder_of_a_model(files)
+    if name == "link":
+        (there / "config.json").write_text("old")
+        (there / "link").symlink_to("config.json")
+    call = [*call, f"{there}/{name}"]
+    refused(call, EXISTS, None, "config.json", "over the output", kept=files.parent)
+
+
+def test_no_copy_follows_a_link_to_nothing(refused, files):
+    """It might lead to the output, once that is there."""
+    there, call = _folder_of_a_model(files)
+    (there / "config.json").symlink_to("m.weig")
+    call = [*call, there / "m.weig"]
+    refused(call, EXISTS, there / "config.json", "link to nothing", kept=files.parent)
+
+
 @pytest.mark.parametrize("command", CALLS)
 def test_an_output_that_is_there_needs_force(weig, refused, files, command):
     """C97"""
