@@ -76,6 +76,9 @@ void print_json(Output& output, const Arguments& arguments,
                 const VerifyReport& report) {
   Json json(output, 2);
   json.begin_object().member("file", arguments.file);
+  json.member("checked", arguments.quick             ? "structure"
+                         : arguments.pattern.empty() ? "everything"
+                                                     : "some tensors");
   json.member("sound", report.sound()).member("status", status_of(report));
   json.member("tensors", report.tensors);
   json.member("tensors_with_digest", report.tensors_with_digest);
@@ -90,6 +93,7 @@ void print_json(Output& output, const Arguments& arguments,
 Result<Model> open_with_bar(const Arguments& arguments) {
   OpenOptions options = arguments.open;
   options.load.threads = arguments.threads;
+  if (arguments.quick) options.load.way = LoadWay::map;
   if (options.load.way == LoadWay::stream) {
     options.load.progress = [](std::uint64_t, std::uint64_t) {
       return stop_signal() == 0;

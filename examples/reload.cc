@@ -5,7 +5,8 @@
 // model that it began with, and the last one to leave closes it.
 //
 // Replace the model by renaming: `weig convert new.safetensors -o model.weig --force`
-// does. The guard is for those who write into the file instead.
+// does. The guard is for those who write into the file instead. Digests are checked, so
+// FILE must have them: WEIG files do, safetensors files do not.
 #include <weig/weig.h>
 
 #include <atomic>
@@ -73,8 +74,12 @@ int main(int argc, char** argv) {
     auto next = open(path);
     if (!next) {  // half written, or no model: the old one goes on
       std::fprintf(stderr, "reload: %s\n", next.error().message().c_str());
+      std::this_thread::sleep_for(std::chrono::seconds(1));
       continue;
     }
+    if (const auto guard = (*next)->guard_report();
+        guard.state == weig::GuardState::off)
+      std::fprintf(stderr, "reload: no guard: %s\n", guard.reason.c_str());
     current = *std::move(next);
     std::printf("serving %llu\n",
                 static_cast<unsigned long long>(answer(*current.load())));

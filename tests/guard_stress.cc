@@ -41,10 +41,19 @@ std::uint64_t sum_of(const weig::Model& model) {
 
 enum Deed { cut, overwrite, remove_it, replace_it, kDeeds };
 
-// In a process of its own, as somebody else would.
+// In a process of its own, as somebody else would. Returns when that is about to.
 pid_t start(Deed deed, const std::string& path, std::uint64_t length) {
+  int ends[2];
+  if (::pipe(ends) != 0) return -1;
   const pid_t process = ::fork();
-  if (process != 0) return process;
+  if (process != 0) {
+    char byte = 0;
+    const bool told = ::read(ends[0], &byte, 1) == 1;
+    ::close(ends[0]);
+    ::close(ends[1]);
+    return told ? process : -1;
+  }
+  if (::write(ends[1], "", 1) != 1) ::_exit(1);
   switch (deed) {
     case cut:
       ::_exit(::truncate(path.c_str(), static_cast<off_t>(length)) == 0 ? 0 : 1);

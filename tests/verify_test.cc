@@ -202,6 +202,15 @@ TEST(Verify, opening_needs_digests_to_compare_with) {
   EXPECT_EQ(refused.error().code(), Code::unsupported);
 }
 
+TEST(Verify, opening_with_damaged_digests_is_damage) {
+  Image image = Image::basic();
+  image.bytes[image.section_offset(disk::SectionKind::digests) + 20] ^= std::byte{1};
+  const Folder folder;
+  write_file(folder.path("m.weig"), image.bytes);
+  const auto refused = Model::open(folder.path("m.weig"), {.verify = Verify::digests});
+  EXPECT_EQ(refused.error().code(), Code::corrupt);
+}
+
 TEST(Verify, a_load_that_is_stopped_while_it_verifies_says_so) {
   const Folder folder;
   write_file(folder.path("m.weig"), long_image().bytes);

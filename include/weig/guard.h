@@ -10,12 +10,18 @@
 // Addresses stay valid, readers notice nothing, and then the writer goes on. Deleting
 // and renaming break no lease and hurt no mapping.
 //
+// A load into own memory (LoadWay::read) holds the file while it reads, and fails if
+// somebody was let in meanwhile.
+//
 // It is a thread of its own with all signals blocked, and looks for writers 40 times a
 // second. It can be had on local file systems, for files that are the process's own or
 // with CAP_LEASE, and that nobody has open for writing. What it does not help against:
 // open(O_RDONLY | O_TRUNC), which waits for no lease; writers on other hosts, or below
-// an overlay; a disk that fails. A forked child has no guard: the parent lets writers
-// in, and they hurt the child. Pages that a device has pinned stay the file's.
+// an overlay; a disk that fails. A writer that opens without waiting (O_NONBLOCK) is
+// sent away, and the copy is made all the same. Several models are copied one after
+// another. Locks on the memory (MemoryLock) end with the copy. A forked child has no
+// guard: the parent lets writers in, and they hurt the child. Pages that a device has
+// pinned stay the file's.
 #pragma once
 
 #include <cstdint>

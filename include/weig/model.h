@@ -4,9 +4,9 @@
 // Opening maps the file and proves its structure; unless asked to load, it reads no
 // data. Nothing is parsed, and the number of allocations does not depend on the number
 // of tensors. The file is closed before open() returns (a handle without access,
-// O_PATH, stays for later loads; with a guard, one for its lease): renaming or deleting
-// it is harmless, while truncating or overwriting it in place is not, unless a guard
-// holds it (weig/guard.h).
+// O_PATH, stays for later loads; with a guard, the file too): renaming or deleting it
+// is harmless, while truncating or overwriting it in place is not, unless a guard holds
+// it (weig/guard.h).
 #pragma once
 
 #include <cstdint>
@@ -98,8 +98,9 @@ class Model : private View {
   // Whether the file is held, and what became of it. Thread-safe.
   GuardReport guard_report() const;
   // What has become of the file since it was opened: whether its path still leads to
-  // it, and whether it was written to. Fails with cannot_open where that cannot be
-  // told.
+  // it, and whether it was written to, by size and time of modification. A relative
+  // path is looked up from where the process is now. Fails with cannot_open where that
+  // cannot be told.
   Result<FileChange> changed() const;
 
   const std::string& path() const& noexcept WEIG_LIFETIMEBOUND;

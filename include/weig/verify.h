@@ -42,7 +42,8 @@ struct VerifyReport {
 
 // Checks structure, all sections, every tensor's digest (in parallel) and that padding
 // is zero, to the end whatever it finds. While the model is being loaded (LoadWay::
-// stream) it follows, so that the file is read once and in order. Fails with
+// stream) it follows, so that the file is read once and in order, and fails as the load
+// does; so not from that load's callback, which it would wait for. Fails with
 // invalid_argument for a model opened for metadata only and for an ordinal that there
 // is not, with cancelled, and with corrupt where the structure itself is damaged. Files
 // without digests get the checks that their format allows.

@@ -85,6 +85,7 @@ Result<Lease> Lease::take(const InputFile& file) {
   if (::fcntl(lease.file_.number(), F_SETOWN_EX, &owner) != 0)
     return system_error(Code::unsupported, "choose who is told of writers", errno);
   if (::fcntl(lease.file_.number(), F_SETLEASE, F_RDLCK) != 0) return no_lease(errno);
+  lease.seen_held_ = std::chrono::steady_clock::now();
   return lease;
 }
 
@@ -92,28 +93,39 @@ Lease::Lease(Lease&& other) noexcept = default;
 Lease& Lease::operator=(Lease&& other) noexcept {
   release();
   file_ = std::move(other.file_);
+  seen_held_ = other.seen_held_;
   return *this;
 }
 Lease::~Lease() { release(); }
 
-bool Lease::is_held() const noexcept {
-  return ::fcntl(file_.number(), F_GETLEASE) == F_RDLCK;
+bool Lease::is_held() noexcept {
+  const auto now = std::chrono::steady_clock::now();
+  if (::fcntl(file_.number(), F_GETLEASE) != F_RDLCK) return false;
+  seen_held_ = now;
+  return true;
 }
 
 bool Lease::release() noexcept {
   if (!file_) return true;
-  // EACCES: the right to is gone, but not the lease, which closing gives up.
-  const bool was_there =
-      ::fcntl(file_.number(), F_SETLEASE, F_UNLCK) == 0 || errno == EACCES;
+  bool was_there = ::fcntl(file_.number(), F_SETLEASE, F_UNLCK) == 0;
+  if (!was_there && errno == EACCES) {
+    // The right to is gone, and whether the lease is, is not told. Closing gives it up.
+    const std::chrono::duration<double> passed =
+        std::chrono::steady_clock::now() - seen_held_;
+    const auto allowed = lease_break_seconds();
+    was_there = !allowed || passed.count() < *allowed;
+  }
   LeasedFiles::all().close(std::move(file_));
   return was_there;
 }
 
-std::optional<double> lease_break_seconds() {
+std::optional<double> lease_break_seconds() noexcept try {
   const std::string text = read_text("/proc/sys/fs/lease-break-time");
   const auto seconds = number_after("seconds " + text, "seconds");
   if (seconds == 0U) return {};
   return static_cast<double>(seconds.value_or(45));  // the kernel's default
+} catch (...) {                                      // out of memory for a line of text
+  return 45;
 }
 
 Result<std::uint64_t> start_quiet_thread(void (*work)(void*), void* context) {

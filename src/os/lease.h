@@ -2,6 +2,7 @@
 // Lease: whoever wants to write to a file waits until we let go of it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -23,16 +24,18 @@ class Lease {
 
   // False once somebody wants to write. The kernel keeps him waiting for at most
   // lease_break_seconds(); that he has been let in is not told.
-  bool is_held() const noexcept;
-  // Lets go. False where the kernel had done so before: the file may have been written.
+  bool is_held() noexcept;
+  // Lets go. False where the kernel had done so before, or may have: the file may have
+  // been written.
   bool release() noexcept;
 
  private:
   Descriptor file_;
+  std::chrono::steady_clock::time_point seen_held_;  // nobody waited then
 };
 
 // How long the kernel lets a writer wait, in seconds. Nothing: without limit.
-std::optional<double> lease_break_seconds();
+std::optional<double> lease_break_seconds() noexcept;
 
 // Starts `work` on a new thread with every signal blocked. Fails with no_memory.
 Result<std::uint64_t> start_quiet_thread(void (*work)(void*), void* context);

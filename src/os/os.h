@@ -30,7 +30,7 @@ struct FileId {
 struct FileStamp {
   FileId id;
   std::uint64_t size = 0;
-  std::int64_t modified = 0;  // its content, in nanoseconds since 1970
+  std::uint64_t modified = 0;  // its content, in nanoseconds since 1970, modulo 2^64
   friend bool operator==(const FileStamp&, const FileStamp&) = default;
 };
 // Nothing where the path leads to nothing. Fails with cannot_open.

@@ -284,11 +284,13 @@ Status OutputFile::sync() {
 namespace {
 
 FileStamp stamp_in(const struct stat& status) {
-  return {.id = {static_cast<std::uint64_t>(status.st_dev),
-                 static_cast<std::uint64_t>(status.st_ino)},
-          .size = static_cast<std::uint64_t>(status.st_size),
-          .modified = status.st_mtim.tv_sec * std::int64_t{1'000'000'000} +
-                      status.st_mtim.tv_nsec};
+  return {
+      .id = {static_cast<std::uint64_t>(status.st_dev),
+             static_cast<std::uint64_t>(status.st_ino)},
+      .size = static_cast<std::uint64_t>(status.st_size),
+      // Unsigned: some file systems keep years that do not fit.
+      .modified = static_cast<std::uint64_t>(status.st_mtim.tv_sec) * 1'000'000'000 +
+                  static_cast<std::uint64_t>(status.st_mtim.tv_nsec)};
 }
 
 }  // namespace

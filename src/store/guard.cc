@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -27,8 +28,13 @@ constexpr double kSlowCopy = 0.23e9;
 // Between two of these, a copy looks whether to stop.
 constexpr std::uint64_t kPiece = 4 * os::kHugePage;
 
-// Several models may have to be copied at once, and memory is for all of them.
-std::mutex one_copy_at_a_time;
+// Several models may have to be copied at once, and memory is for all of them: the
+// generation of the process that copies, or 0. A child that was forked meanwhile finds
+// its parent's.
+std::atomic<std::uint64_t> copying = 0;
+
+// For where there is no memory for more.
+Error no_memory() { return Error(Code::no_memory, "no memory"); }
 
 std::string whole(double seconds) {
   return std::to_string(static_cast<std::uint64_t>(std::ceil(seconds)));
@@ -55,7 +61,8 @@ const char* guard_state_name(GuardState state) noexcept {
 FileGuard::FileGuard(os::InputFile file)
     : file_(std::move(file)), generation_(os::process_generation()) {}
 
-Result<FileGuard::Pointer> FileGuard::take(const os::InputFile& file) {
+Result<FileGuard::Pointer> FileGuard::take(const os::InputFile& file,
+                                           const os::FileStamp& opened) {
   if (const auto storage = os::storage_of(file); storage && storage->remote)
     return Error(Code::unsupported, "no lease holds off writers on other hosts (" +
                                         storage->file_system + ")");
@@ -74,19 +81,23 @@ Result<FileGuard::Pointer> FileGuard::take(const os::InputFile& file) {
     if (guard->failure_) return *guard->failure_;
   }
   // What was looked at before the lease may be another file's by now.
-  if (guard->file_.stamp() != file.stamp() || guard->file_.size() != file.size())
+  if (guard->file_.stamp() != opened || guard->file_.size() != file.size())
     return Error(Code::corrupt, "the file was changed while it was opened");
   return guard;
 }
 
-FileGuard::~FileGuard() {
-  if (thread_ == 0) return;
+FileGuard::~FileGuard() { close(); }
+
+bool FileGuard::close() {
+  if (thread_ == 0) return intact_;
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   told_.notify_all();
   os::join_thread(thread_);
+  thread_ = 0;
+  return intact_;
 }
 
 bool FileGuard::has_thread() const noexcept {
@@ -113,13 +124,22 @@ void FileGuard::protect(os::Mapping& mapping, std::atomic<bool>& own) {
                      whole(*report_.seconds_allowed) + " (fs.lease-break-time)";
 }
 
-Status FileGuard::adopt(os::Mapping copy) {
+Status FileGuard::swap_in(os::Mapping copy) {
   std::unique_lock lock(swap_mutex_, std::defer_lock);
   if (has_thread()) lock.lock();  // in a forked child it may be locked for ever
   if (*own_) return {};
   WEIG_TRY(mapping_->replace_with(std::move(copy)));
-  *own_ = true;  // which the thread sees, and lets go
+  *own_ = true;
   return {};
+}
+
+Status FileGuard::adopt(os::Mapping copy) {
+  WEIG_TRY(swap_in(std::move(copy)));
+  if (!has_thread()) return {};
+  std::unique_lock lock(mutex_);
+  told_.wait(lock, [&] { return ended_; });  // its thread looks often
+  if (intact_) return {};
+  return Error(Code::corrupt, "the file was changed while it was read");
 }
 
 GuardReport FileGuard::report() const {
@@ -132,8 +152,14 @@ GuardReport FileGuard::report() const {
   return report_;
 }
 
-void FileGuard::run() {
-  auto lease = os::Lease::take(file_);
+Result<os::Lease> FileGuard::take_lease() noexcept try {
+  return os::Lease::take(file_);
+} catch (const std::bad_alloc&) {
+  return no_memory();
+}
+
+void FileGuard::run() noexcept {
+  auto lease = take_lease();
   {
     const std::lock_guard lock(mutex_);
     begun_ = true;
@@ -141,11 +167,22 @@ void FileGuard::run() {
       report_.state = GuardState::holding;
       report_.seconds_allowed = os::lease_break_seconds();
     } else {
-      failure_ = lease.error();
+      failure_ = std::move(lease).error();
     }
   }
   told_.notify_all();
-  if (lease) watch(*lease);
+  if (!lease) return;
+  watch(*lease);
+  {
+    // Only now may a writer go on. Locked, so that nobody sees that before the report.
+    const std::lock_guard lock(mutex_);
+    intact_ = lease->release();
+    ended_ = true;
+    if (report_.state != GuardState::copied || intact_) return told_.notify_all();
+    report_.state = GuardState::lost;
+    report_.reason = "the system let the writer in before all was copied";
+  }
+  told_.notify_all();
 }
 
 // False once it is time to stop.
@@ -164,20 +201,23 @@ void FileGuard::watch(os::Lease& lease) {
   const auto start = Clock::now();
   if (!*own_) {  // else adopt() has done it
     set(GuardState::copying, {});
-    if (Status status = copy(); !status) {
-      if (!stop_) set(GuardState::lost, status.error().message());
-      while (waits_for(kWatch)) continue;  // the writer waits as long as he has to
-      return;
+    if (Status status = try_to_copy(); !status) {
+      if (stop_) return;
+      std::string reason;
+      try {
+        reason = Error(std::move(status).error()).message();
+      } catch (const std::bad_alloc&) {
+        reason = "no memory";  // short: takes none
+      }
+      set(GuardState::lost, std::move(reason));
+      // The writer waits as long as he has to, and somebody may yet load it.
+      while (!*own_)
+        if (!waits_for(kWatch)) return;
     }
   }
-  // Only now may he go on. Locked, so that nobody sees that before the report.
+  set(GuardState::copied, {});
   const std::lock_guard lock(mutex_);
   report_.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  report_.state = GuardState::copied;
-  report_.reason.clear();
-  if (lease.release()) return;
-  report_.state = GuardState::lost;
-  report_.reason = "the system let the writer in before all was copied";
 }
 
 void FileGuard::set(GuardState state, std::string reason) {
@@ -191,23 +231,44 @@ Status FileGuard::read_into(os::Mapping& memory) {
   return run_in_parallel(pieces, [&](std::uint64_t piece) -> Status {
     if (stop_) return Error(Code::cancelled, "the model was closed");
     const std::uint64_t at = piece * kPiece;
-    return file_.read(
-        at, memory.writable().subspan(at, std::min(kPiece, memory.size() - at)));
+    try {
+      return file_.read(
+          at, memory.writable().subspan(at, std::min(kPiece, memory.size() - at)));
+    } catch (const std::bad_alloc&) {
+      return no_memory();
+    }
   });
+}
+
+Status FileGuard::try_to_copy() noexcept {
+  std::uint64_t other = 0;
+  while (!copying.compare_exchange_weak(other, generation_)) {
+    if (other != generation_) continue;  // 0, or a parent's
+    if (!waits_for(kWatch)) return Error(Code::cancelled, "the model was closed");
+    other = 0;
+  }
+  Status status;
+  try {
+    status = copy();
+  } catch (const std::bad_alloc&) {
+    status = no_memory();
+  }
+  copying = 0;
+  return status;
 }
 
 // The writer waits meanwhile, so that what is read is what is mapped.
 Status FileGuard::copy() {
-  const std::lock_guard one(one_copy_at_a_time);
   const MemoryLimit memory = memory_limit();
   if (memory.available < mapping_->size())
-    return Error(Code::no_memory, "there is no memory for a copy")
-        .found(std::to_string(memory.available) + " bytes")
-        .expected(std::to_string(mapping_->size()) + " bytes");
+    return Error(Code::no_memory, "there is no memory for a copy: it needs " +
+                                      std::to_string(mapping_->size()) +
+                                      " bytes, and " + memory.source + " has " +
+                                      std::to_string(memory.available) + " available");
   WEIG_TRY_ASSIGN(copied, os::Mapping::anonymous(mapping_->size()));
   WEIG_TRY(read_into(copied));
   WEIG_TRY(copied.make_read_only());
-  return adopt(std::move(copied));
+  return swap_in(std::move(copied));
 }
 
 }  // namespace weig

@@ -31,8 +31,8 @@ class FileGuard {
   using Pointer = std::unique_ptr<FileGuard, Delete>;
 
   // Holds the file from here on. Fails with unsupported where there can be no lease,
-  // with corrupt where the file has changed since it was opened.
-  static Result<Pointer> take(const os::InputFile& file);
+  // with corrupt where the file is no longer as it was: `opened`.
+  static Result<Pointer> take(const os::InputFile& file, const os::FileStamp& opened);
   FileGuard(const FileGuard&) = delete;
   FileGuard& operator=(const FileGuard&) = delete;
   // Ends a copy that is being made, and lets go of the file.
@@ -42,17 +42,24 @@ class FileGuard {
   // has been replaced by a copy; `own` is set then. Both must outlive this.
   void protect(os::Mapping& mapping, std::atomic<bool>& own);
   // Puts a copy that somebody else has read in the mapping's place, unless there is one
-  // already, and lets go of the file.
+  // already, and lets go of the file. Fails with corrupt where the file may have been
+  // written to while it was read.
   Status adopt(os::Mapping copy);
+  // Lets go of a file that is not to be copied. False where it may have been written
+  // to.
+  bool close();
 
   GuardReport report() const;
 
  private:
   explicit FileGuard(os::InputFile file);
   bool has_thread() const noexcept;  // a forked child has none
-  void run();
+  void run() noexcept;
+  Result<os::Lease> take_lease() noexcept;
   void watch(os::Lease& lease);
+  Status try_to_copy() noexcept;
   Status copy();
+  Status swap_in(os::Mapping copy);
   Status read_into(os::Mapping& memory);
   bool waits_for(std::chrono::milliseconds time);
   void set(GuardState state, std::string reason);
@@ -69,6 +76,8 @@ class FileGuard {
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable told_;
   bool begun_ = false;
+  bool ended_ = false;            // the lease is given up
+  bool intact_ = false;           // until then nobody was let in
   bool protects_ = false;         // mapping_ and own_ are set
   std::optional<Error> failure_;  // to take the lease
   GuardReport report_;

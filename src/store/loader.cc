@@ -319,9 +319,10 @@ Status Loader::run() {
   const auto resident = small_folios && all_mapped ? os::resident_bytes(file_, mapping_)
                                                    : os::resident_bytes(file_);
   // Of a page that the cut went through, the rest reads as zeros.
+  // Asked in this order: who is replaced may be cut.
+  const auto size = file_.current_size();
   const bool replaced = replaced_ && *replaced_;
-  if (const auto size = file_.current_size();
-      !replaced && size && *size < mapping_.size())
+  if (!replaced && size && *size < mapping_.size())
     fail(Error(Code::corrupt, "the file was cut while it was loaded")
              .found(*size)
              .expected(mapping_.size()));

@@ -12,6 +12,7 @@
 
 #include "core/byteswap.h"
 #include "core/claim.h"
+#include "core/progress.h"
 #include "core/try.h"
 #include "formats/big_endian.h"
 #include "formats/manifest.h"
@@ -98,7 +99,9 @@ struct Model::Backing {
   enum class Return { when_loaded, at_once };  // filling own memory: when loaded
   Status load(os::InputFile file, const LoadOptions& options, Fill fill, Return when);
   Status load_in_place_of_mapping(os::InputFile file, const LoadOptions& options);
-  void let_go();  // of the file: it is not needed any more
+  // Of the file, which is not needed any more. Fails with corrupt where it may have
+  // been written to before.
+  Status let_go();
   void set_report(LoadReport done);
   void report_nothing_done(const LoadOptions& options, LoadWay way, std::string reason);
 };
@@ -304,10 +307,13 @@ Status Model::Backing::load_in_place_of_mapping(os::InputFile file,
   return {};
 }
 
-void Model::Backing::let_go() {
-  if (!guard) return;
+Status Model::Backing::let_go() {
+  if (!guard) return {};
+  const bool intact = guard->close();
   guard.reset();
   why_no_guard = "the weights are in the process's own memory";
+  if (intact) return {};
+  return Error(Code::corrupt, "the file was changed while it was read");
 }
 
 Model::Model(View view, std::unique_ptr<Backing> backing)
@@ -320,16 +326,22 @@ namespace {
 
 // While the model is being loaded, if it is.
 Status check_digests(Model& model, const OpenOptions& options) {
-  const auto report = verify(
-      model,
-      {.threads = options.load.threads, .progress = [&](std::uint64_t, std::uint64_t) {
-         return !model.load_report().error;  // which says more
-       }});
+  if (model.size() > 0) {
+    const auto digest = model.digest(0);
+    if (!digest) return Error(digest.error()).file(model.path());
+    if (!*digest)
+      return Error(Code::unsupported, "the file has no digests to verify")
+          .file(model.path());
+  }
+  const bool is_loading = model.load_report().way != LoadWay::map;
+  const auto goes_on_as_asked = [&](std::uint64_t done, std::uint64_t total) {
+    if (is_loading) return !model.load_report().error;  // which says more
+    return goes_on(options.load.progress, done, total);
+  };
+  const auto report =
+      verify(model, {.threads = options.load.threads, .progress = goes_on_as_asked});
   WEIG_TRY(model.wait());
   if (!report) return report.error();
-  if (report->tensors_with_digest == 0 && report->tensors > 0)
-    return Error(Code::unsupported, "the file has no digests to verify")
-        .file(model.path());
   if (report->sound()) return {};
   Error first = report->damages.front().error;
   const std::size_t more = report->damages.size() - 1;
@@ -358,7 +370,7 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
   backing->path = path;
   backing->stamp = file.stamp();
   if (options.guard != Guard::off) {
-    auto guard = FileGuard::take(file);
+    auto guard = FileGuard::take(file, backing->stamp);
     if (guard)
       backing->guard = *std::move(guard);
     else if (options.guard == Guard::required || guard.error().code() == Code::corrupt)
@@ -390,7 +402,8 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
   backing->anchor = file.anchor();
   const auto fill =
       backing->own_memory ? Backing::Fill::own_memory : Backing::Fill::mapping;
-  if (backing->guard && fill == Backing::Fill::mapping)
+  const bool copied = fill == Backing::Fill::own_memory || backing->swapped.size() > 0;
+  if (backing->guard && !copied)
     backing->guard->protect(backing->mapping, backing->own_memory);
   const bool verifies = options.verify == Verify::digests;
   const auto when = verifies || backing->decision.choice.way == LoadWay::stream
@@ -398,7 +411,9 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
                         : Backing::Return::when_loaded;
   if (auto loaded = backing->load(std::move(file), options.load, fill, when); !loaded)
     return std::move(loaded).error().file(path);
-  if (fill == Backing::Fill::own_memory) backing->let_go();
+  if (copied)
+    if (auto whole = backing->let_go(); !whole)
+      return std::move(whole).error().file(path);
   Model model(*std::move(view), std::move(backing));
   if (verifies) WEIG_TRY(check_digests(model, options));
   return model;

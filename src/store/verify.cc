@@ -185,7 +185,7 @@ class Verification {
       std::uint64_t end = tensor.data_offset();
       for (Bytes rest = tensor.bytes(); !rest.empty() && !stopped_;) {
         const Bytes step = rest.first(std::min<std::uint64_t>(rest.size(), kStep));
-        follow(end += step.size());
+        WEIG_TRY(follow(end += step.size()));
         hasher.update(step);
         rest = rest.subspan(step.size());
         progress(step.size());
@@ -219,14 +219,20 @@ class Verification {
     return {};
   }
 
-  // Waits until a load that runs meanwhile has come so far.
-  void follow(std::uint64_t end) {
-    constexpr auto kAgain = std::chrono::microseconds(500);
+  // Waits until a load that runs meanwhile has come so far. What it could not load must
+  // not be touched; what it was told to leave may be.
+  Status follow(std::uint64_t end) {
+    constexpr auto kAgain = std::chrono::milliseconds(1);
     while (end > loaded_ && !stopped_) {
       const LoadReport load = model_.load_report();
+      if (load.finished && load.error && load.error->code() != Code::cancelled)
+        return *load.error;
       loaded_ = load.finished ? model_.file_size() : load.bytes;
-      if (end > loaded_) std::this_thread::sleep_for(kAgain);
+      if (end <= loaded_) break;
+      progress(0);
+      std::this_thread::sleep_for(kAgain);
     }
+    return {};
   }
 
   void progress(std::uint64_t bytes) {

@@ -361,13 +361,15 @@ def test_verify_looks_at_chosen_tensors_or_none(weig, sample_weig, tmp_path):
     path.write_bytes(damaged)
     run = weig("verify", "--json", "--tensors", bad.name.decode(), path)
     assert run.status == CHECKSUM and run.json()["tensors"] == 1
+    assert run.json()["checked"] == "some tensors"
     assert [d["tensor"] for d in run.json()["damages"]] == [bad.name.decode()]
     report = weig.ok("verify", "--json", "--tensors", good.name.decode(), path).json()
     assert report["tensors"] == report["tensors_with_digest"] == 1
     assert report["bytes"] == len(good.data)
     quick = weig.ok("verify", "--quick", path).text
     assert "sound, structure, sections and metadata only" in quick
-    assert weig.ok("verify", "--quick", "--json", path).json()["bytes"] == 0
+    quick = weig.ok("verify", "--quick", "--load", "read", "--json", path).json()
+    assert quick["bytes"] == 0 and quick["checked"] == "structure"
     none = weig("verify", "--tensors", "no*such", path)
     assert none.status == NOT_FOUND and "no*such" in none.err
     both = weig("verify", "--quick", "--tensors", "*", path)
