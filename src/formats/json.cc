@@ -113,7 +113,8 @@ Status append_canonical_json(std::string& out, simdjson::ondemand::value value,
       return {};
     }
     default: {
-      const bool null = value.is_null();
+      bool null = false;
+      if (auto error = value.is_null().get(null)) return json_error(error, what);
       if (!null) return Error(Code::corrupt, "a JSON value that is none");
       out += "null";
       return {};
