@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a corpus of small files is: files that must open, with exactly these tensors, and
-files that must be refused, with this code and these words; and how a folder tells it.
+"""What a corpus of small files is: files that must open, with exactly these tensors,
+and files that must be refused, with this code and these words; and its manifest.
 
     FOLDER/accepted/*, FOLDER/refused/*   the files
     FOLDER/manifest.json                  what they are, for whatever reads JSON

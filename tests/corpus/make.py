@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the corpus: make.py FOLDER. The same bytes in every run; what the files mean is
-in corpus.py."""
+"""Writes the corpus: make.py FOLDER. The same bytes in every run; what the files mean
+is in corpus.py."""
 
 import sys
 from pathlib import Path

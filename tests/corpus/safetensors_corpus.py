@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""safetensors files that must open, and ones that must be refused (docs/safetensors.md);
-and what is no weights file at all."""
+"""safetensors files that must open, and ones that must be refused; and what is no
+weights file at all."""
 
 import json
 import struct
@@ -38,11 +38,13 @@ def accepted():
         return Accepted(f"{name}.safetensors", raw, "safetensors", about, expected)
 
     yield made("plain", "two tensors", TWO)
-    yield made("of_the_reference", "made by the reference", sample().tensors, sample().raw)
+    yield made(
+        "of_the_reference", "made by the reference", sample().tensors, sample().raw
+    )
     yield made("no_tensors", "C02", {}, b"\2\0\0\0\0\0\0\0{}")
     yield made("metadata_alone", "C02", {}, metadata={"format": "pt"})
     yield made("empty_metadata", "C04", TWO, metadata={})
-    yield made("metadata", "C04", TWO, metadata={"format": "pt", "k": "\u00e9\n\"\\"})
+    yield made("metadata", "C04", TWO, metadata={"format": "pt", "k": '\u00e9\n"\\'})
     null = by_hand(TWO).replace(b'{"a"', b'{"__metadata__":null,"a"')
     null = struct.pack("<Q", struct.unpack("<Q", null[:8])[0] + 20) + null[8:]
     yield made("metadata_null", "none, as the reference reads it", TWO, null)
@@ -50,9 +52,15 @@ def accepted():
     yield made("metadata_long", "C05", TWO, metadata=long)
     some = {"s": ("F32", (), pattern(4)), "t": ("I64", (), pattern(8))}
     yield made("scalars", "C01", some)
-    none = {"a": ("F32", (0, 4), b""), "b": ("F16", (2, 0, 3), b""), "c": ("U8", (0,), b"")}
+    none = {
+        "a": ("F32", (0, 4), b""),
+        "b": ("F16", (2, 0, 3), b""),
+        "c": ("U8", (0,), b""),
+    }
     yield made("empties", "C01, C67", none)
-    yield made("empty_between", "C01", {"a": TWO["a"], "e": ("F32", (0,), b""), "b": TWO["b"]})
+    yield made(
+        "empty_between", "C01", {"a": TWO["a"], "e": ("F32", (0,), b""), "b": TWO["b"]}
+    )
     yield made("empty_at_the_end", "C67", {**TWO, "e": ("F64", (3, 0), b"")})
     every = {t: (t, (2, 4), pattern(byte_count(t, (2, 4)))) for t in DTYPES}
     yield made("every_type", "C10, C18", every)
@@ -62,12 +70,26 @@ def accepted():
         text = by_hand(TWO, pad=0)[8:-29]
         raw = assemble(text + b" " * spaces, TWO["a"][2] + TWO["b"][2])
         yield made(f"spaces_{spaces}", "C08: data at any address", TWO, raw)
-    odd = {"a": ("U8", (3,), pattern(3)), "b": ("F32", (1,), pattern(4)), "c": ("F64", (1,), pattern(8))}
+    odd = {
+        "a": ("U8", (3,), pattern(3)),
+        "b": ("F32", (1,), pattern(4)),
+        "c": ("F64", (1,), pattern(8)),
+    }
     yield made("odd_places", "C08", odd, pad=0)
     header = {"b": entry("U8", (5,), 24, 29), "a": f32(2, 3)}
     raw = assemble(header, TWO["a"][2] + TWO["b"][2])
     yield made("stored_in_another_order", "C53", TWO, raw)
-    names = ["", " ", "a/b", "__metadata", "\u5c42.0.\u03b2", "e\u0301", "'\"\\", "\n\x1b[2J", "\U0001f600"]
+    names = [
+        "",
+        " ",
+        "a/b",
+        "__metadata",
+        "\u5c42.0.\u03b2",
+        "e\u0301",
+        "'\"\\",
+        "\n\x1b[2J",
+        "\U0001f600",
+    ]
     yield made("names", "any name is a name", {n: ("U8", (1,), b"x") for n in names})
     escaped = assemble(
         b'{"\\u0061":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},'
@@ -107,7 +129,18 @@ def headers():
         yield f"text_{kind}", "C45", CORRUPT, "", assemble(text, bytes(4))
     good = by_hand(TWO, pad=0)
     size = len(good)
-    for length in (0, 1, 2, size - 9, size - 8, size - 7, size, 2**31, 2**63, 2**64 - 1):
+    for length in (
+        0,
+        1,
+        2,
+        size - 9,
+        size - 8,
+        size - 7,
+        size,
+        2**31,
+        2**63,
+        2**64 - 1,
+    ):
         raw = struct.pack("<Q", length) + good[8:]
         yield f"length_{length}", "C45: a length that lies", CORRUPT, "", raw
     for depth, what in ((b"[", b"]"), (b'{"k":', b"}")):
@@ -156,15 +189,30 @@ def lenient_headers():
     """What --lenient takes: (name, about, says, file)."""
     hole = {"a": entry("U8", [4], 0, 4), "b": entry("U8", [4], 8, 12)}
     yield "hole", "C53", "hole of 4 bytes", assemble(hole, bytes(12))
-    yield "hole_first", "C53", "hole of 4", assemble({"a": entry("U8", [4], 4, 8)}, bytes(8))
+    yield (
+        "hole_first",
+        "C53",
+        "hole of 4",
+        assemble({"a": entry("U8", [4], 4, 8)}, bytes(8)),
+    )
     same = {"a": entry("U8", [4], 0, 4), "b": entry("U8", [4], 0, 4)}
     yield "same_range", "C53", "same bytes", assemble(same, bytes(4))
     for more in (1, 4096):
         raw = by_hand(TWO) + bytes(more)
         yield f"trailing_{more}", "C53", f"{more} bytes after", raw
-    for what, value in (("number", "0"), ("null", "null"), ("list", "[1]"), ("object", '{"a":1}')):
+    for what, value in (
+        ("number", "0"),
+        ("null", "null"),
+        ("list", "[1]"),
+        ("object", '{"a":1}'),
+    ):
         text = '{"__metadata__":{"k":%s},"w":%s}' % (value, json.dumps(f32(1)))
-        yield f"metadata_value_{what}", "C05", "'k' is not a string", assemble(text, bytes(4))
+        yield (
+            f"metadata_value_{what}",
+            "C05",
+            "'k' is not a string",
+            assemble(text, bytes(4)),
+        )
 
 
 def cuts():
@@ -186,7 +234,13 @@ def refused():
             yield Refused(f"{name}.safetensors", raw, "safetensors", about, code, says)
     for name, about, says, raw in lenient_headers():
         yield Refused(
-            f"{name}.safetensors", raw, "safetensors", about, CORRUPT, says, lenient=True
+            f"{name}.safetensors",
+            raw,
+            "safetensors",
+            about,
+            CORRUPT,
+            says,
+            lenient=True,
         )
     for kind, (content, *words) in LOOKALIKES.items():
         yield Refused(f"no_weights_{kind}", content, "none", "C93", CORRUPT, words[0])

@@ -46,20 +46,29 @@ def sealed_files():
     yield _sealed("scalars", "C01", [("a", "f32", ()), ("b", "i64", ())])
     empties = [("a", "f32", (0, 4)), ("b", "f16", (2, 0, 3)), ("c", "u8", (0,))]
     yield _sealed("empties", "C01: no bytes at all", empties)
-    yield _sealed(
-        "last_is_empty", "C67", [("a", "u8", (4096,)), ("z", "f32", (3, 0))]
-    )
+    yield _sealed("last_is_empty", "C67", [("a", "u8", (4096,)), ("z", "f32", (3, 0))])
     yield _sealed("every_type", "C10, C18", [(n, n, (3, 8)) for n in PLAIN])
     odd = [n for n in PLAIN if DTYPES[CODES[n]][1] < 8]
-    yield _sealed("part_of_a_byte", "the last byte is not full", [(n, n, (3,)) for n in odd])
+    yield _sealed(
+        "part_of_a_byte", "the last byte is not full", [(n, n, (3,)) for n in odd]
+    )
     blocks = [(n, n, (2, elements)) for n, (_, elements, _) in GGML.items()]
     yield _sealed("blocks", "C24: GGML blocks", blocks)
-    names = ["", "a", " ", "A", "\n\t\x1b[31m", "'\"\\", "…", "é", "e\u0301", "x" * 65535]
+    names = [
+        "",
+        "a",
+        " ",
+        "A",
+        "\n\t\x1b[31m",
+        "'\"\\",
+        "…",
+        "é",
+        "e\u0301",
+        "x" * 65535,
+    ]
     yield _sealed("names", "any name is a name", [(n, "u8", (1,)) for n in names])
     yield _sealed("rank_64", "C40: the highest rank", [("w", "u8", (1,) * 64)])
-    yield _sealed(
-        "huge_dimension_of_nothing", "C37", [("w", "f32", (1 << 56, 0, 0))]
-    )
+    yield _sealed("huge_dimension_of_nothing", "C37", [("w", "f32", (1 << 56, 0, 0))])
     many = [(f"layer.{i}", "u8", (1,)) for i in range(300)]
     yield _sealed("many_names", "collisions in the index", many)
     yield _sealed("page_aligned", "128 KiB take a page", [("w", "u8", (131072,))])
@@ -99,16 +108,23 @@ def bent_files():
     file = Bent(sealed(scalar))
     file.put(file.record(b"a") + 16, 12345)
     yield Accepted(
-        "scalar_with_a_shape_offset.weig", bytes(file.reseal().raw), "weig",
-        "ignored for rank 0", scalar,
-    )  # fmt: skip
+        "scalar_with_a_shape_offset.weig",
+        bytes(file.reseal().raw),
+        "weig",
+        "ignored for rank 0",
+        scalar,
+    )
     file = Bent(every_section())
     file.put(file.record(b"blk.0.q") + 8, 0x80000001, 32)
     unknown = [(tensors[0][0], "unknown:0x80000001", *tensors[0][2:]), *tensors[1:]]
     yield Accepted(
-        "unknown_type.weig", bytes(file.reseal().raw), "weig",
-        "opened on request", unknown, ("unknown_dtypes",),
-    )  # fmt: skip
+        "unknown_type.weig",
+        bytes(file.reseal().raw),
+        "weig",
+        "opened on request",
+        unknown,
+        ("unknown_dtypes",),
+    )
 
 
 def _index(names, slots, seed):
@@ -120,7 +136,12 @@ def _index(names, slots, seed):
 
 
 def minimal_files():
-    specs = [("a", "f32", (5, 7)), ("b", "i16", (9,)), ("c", "u8", ()), ("d", "f64", (0, 2))]
+    specs = [
+        ("a", "f32", (5, 7)),
+        ("b", "i16", (9,)),
+        ("c", "u8", ()),
+        ("d", "f64", (0, 2)),
+    ]
     tensors = described(specs)
 
     def made(name, about, raw, tensors=tensors, kind="weig_minimal"):

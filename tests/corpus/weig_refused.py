@@ -57,7 +57,13 @@ def header_rows():
         yield f"sections_{count}", "O5", CORRUPT, "section_count", put(56, count)
     for at in (4096, 2**40, TOP - 8):
         yield f"sections_at_{at}", "O5", CORRUPT, "runs into the data", put(48, at)
-    yield "sections_off", "O5", CORRUPT, "not aligned", lambda f: f.put(48, f.get(48) + 4)
+    yield (
+        "sections_off",
+        "O5",
+        CORRUPT,
+        "not aligned",
+        lambda f: f.put(48, f.get(48) + 4),
+    )
 
 
 def table_rows():
@@ -82,21 +88,37 @@ def table_rows():
     yield "kinds_twice", CORRUPT, "ascending order", entry(DIGESTS, 0, 1, 32)
     yield "kinds_descend", CORRUPT, "ascending order", entry(DIGESTS, 0, 9, 32)
     yield "section_flags", CORRUPT, "unknown flags", entry(DIGESTS, 4, 2, 32)
-    yield "section_all_flags", CORRUPT, "unknown flags", entry(DIGESTS, 4, 2**32 - 1, 32)
+    yield (
+        "section_all_flags",
+        CORRUPT,
+        "unknown flags",
+        entry(DIGESTS, 4, 2**32 - 1, 32),
+    )
     yield "critical_unknown", UNSUPPORTED, "must be understood", unknown
-    yield "section_off", CORRUPT, "is not aligned", lambda f: entry(
-        GROUPS, 8, f.section(GROUPS)[0] + 8
-    )(f)
-    yield "sections_overlap", CORRUPT, "overlaps", lambda f: entry(
-        GROUPS, 8, f.section(METADATA)[0]
-    )(f)
+    yield (
+        "section_off",
+        CORRUPT,
+        "is not aligned",
+        lambda f: entry(GROUPS, 8, f.section(GROUPS)[0] + 8)(f),
+    )
+    yield (
+        "sections_overlap",
+        CORRUPT,
+        "overlaps",
+        lambda f: entry(GROUPS, 8, f.section(METADATA)[0])(f),
+    )
     for at in (0, 64, 2**40, TOP - 64):
         yield f"section_at_{at}", CORRUPT, "overlaps", entry(GROUPS, 8, at)
     for size in (2**32, 2**63, TOP - 1, TOP - 1024):
         yield f"section_of_{size}", CORRUPT, "overlaps", entry(GROUPS, 16, size)
     yield "no_index", CORRUPT, "no name index", entry(INDEX, 0, 0, 32)
     for size in (0, 32, 63):
-        yield f"index_of_{size}", CORRUPT, "shorter than its head", entry(INDEX, 16, size)
+        yield (
+            f"index_of_{size}",
+            CORRUPT,
+            "shorter than its head",
+            entry(INDEX, 16, size),
+        )
     for slots in (0, 31, 33, 2**40 + 1, TOP - 1):
         yield f"slots_{slots}", CORRUPT, "number of slots", head(8, slots)
     yield "slots_few", CORRUPT, "number of slots", few_slots
@@ -115,7 +137,9 @@ def record_rows():
         return lambda f: f.put(f.record(name) + field, value, bits)
 
     def shift(name, field, by):
-        return lambda f: f.put(f.record(name) + field, f.get(f.record(name) + field) + by)
+        return lambda f: f.put(
+            f.record(name) + field, f.get(f.record(name) + field) + by
+        )
 
     def shape(name, *sizes):
         def change(f):
@@ -126,9 +150,21 @@ def record_rows():
         return change
 
     for at in (8, 64):
-        yield f"name_at_{at}", "R1", CORRUPT, "outside the names", put(b"scale", NAME, at)
+        yield (
+            f"name_at_{at}",
+            "R1",
+            CORRUPT,
+            "outside the names",
+            put(b"scale", NAME, at),
+        )
     for at in (2**32, 2**63, TOP - 1):
-        yield f"name_at_{at}", "R1", CORRUPT, "outside the names", put(b"scale", NAME, at)
+        yield (
+            f"name_at_{at}",
+            "R1",
+            CORRUPT,
+            "outside the names",
+            put(b"scale", NAME, at),
+        )
 
     def endless(f):
         f.put(f.get(48) - 1, 0x78, 8)
@@ -136,9 +172,12 @@ def record_rows():
 
     yield "name_without_end", "R1", CORRUPT, "has no end", endless
     for what, bad in (
-        ("byte", b"\xff"), ("overlong", b"\xc0\x80"), ("surrogate", b"\xed\xa0\x80"),
-        ("cut", b"\xe5\xb1"), ("above", b"\xf4\x90\x80\x80"),
-    ):  # fmt: skip
+        ("byte", b"\xff"),
+        ("overlong", b"\xc0\x80"),
+        ("surrogate", b"\xed\xa0\x80"),
+        ("cut", b"\xe5\xb1"),
+        ("above", b"\xf4\x90\x80\x80"),
+    ):
         for name in (b"scale", b"model.embed.weight"):
 
             def change(f, bad=bad, name=name):
@@ -154,7 +193,13 @@ def record_rows():
         yield f"pad_{pad}", "R3", CORRUPT, "padding", put(b"scale", PAD, pad, 32)
     for rank in (65, 1000, 2**32, 2**61, TOP - 1):
         yield f"rank_{rank}", "C40", CORRUPT, "rank", put(b"mask", RANK, rank)
-    yield "rank_64_past_the_end", "R5", CORRUPT, "shape lies outside", put(b"mask", RANK, 64)
+    yield (
+        "rank_64_past_the_end",
+        "R5",
+        CORRUPT,
+        "shape lies outside",
+        put(b"mask", RANK, 64),
+    )
     for at in (0, 64, 2**40, TOP - 8):
         says = "shape lies outside"
         yield f"shape_at_{at}", "R5", CORRUPT, says, put(b"mask", SHAPE, at)
@@ -181,11 +226,19 @@ def record_rows():
         yield f"elements_{count}", "C39", CORRUPT, says, shape(b"mask", count)
     outside = "outside the data region"
     yield "data_in_header", "R9", CORRUPT, outside, put(b"empty", OFFSET, 0)
-    yield "data_before", "R9", CORRUPT, outside, lambda f: f.put(
-        f.record(b"empty") + OFFSET, f.get(24) - 64
+    yield (
+        "data_before",
+        "R9",
+        CORRUPT,
+        outside,
+        lambda f: f.put(f.record(b"empty") + OFFSET, f.get(24) - 64),
     )
-    yield "data_in_trailer", "R9", CORRUPT, outside, lambda f: f.put(
-        f.record(b"mask") + OFFSET, f.trailer
+    yield (
+        "data_in_trailer",
+        "R9",
+        CORRUPT,
+        outside,
+        lambda f: f.put(f.record(b"mask") + OFFSET, f.trailer),
     )
     for at in (2**40, 2**63, TOP - 64, TOP - 1):
         yield f"data_far_{at}", "R9", CORRUPT, outside, put(b"mask", OFFSET, at)
@@ -212,9 +265,15 @@ def whole_file_rows():
         return lambda f: f.put(f.slot(b"scale") + at, value, bits)
 
     yield "overlap_by_an_empty_one", "F3", "overlaps", same_place(b"empty", b"blocks")
-    yield "alias_of_another_size", "C53", "overlaps", same_place(b"mask", b"lm_head.flat")
+    yield (
+        "alias_of_another_size",
+        "C53",
+        "overlaps",
+        same_place(b"mask", b"lm_head.flat"),
+    )
     yield "alias_not_behind", "F3", "overlaps", same_place(b"packed", b"lm_head.flat")
     yield "data_out_of_order", "F3", "overlaps", swap
+
     def half(f):
         at = f.record(b"lm_head.weight")
         f.put(at + DTYPE, 4, 32).put(at + SIZE, 32)
@@ -249,9 +308,14 @@ def cuts():
         raw = minimal(tensors, order)
         for place in (3, 63, 64, 111, 160, len(raw) - 18, len(raw) - 1):
             yield Refused(
-                f"{kind}_cut_at_{place}.weig", raw[:place], kind, "C36: cut",
-                CORRUPT, str(len(raw)) if place >= 64 else "", options=("unsealed",),
-            )  # fmt: skip
+                f"{kind}_cut_at_{place}.weig",
+                raw[:place],
+                kind,
+                "C36: cut",
+                CORRUPT,
+                str(len(raw)) if place >= 64 else "",
+                options=("unsealed",),
+            )
 
 
 def more_behind():
@@ -261,9 +325,13 @@ def more_behind():
     whats = {"a_byte": raw + b"x", "a_page": raw + bytes(4096), "itself": raw * 2}
     for what, content in (whats | {"zeros_to_a_border": rounded}).items():
         yield Refused(
-            f"more_{what}.weig", content, "weig", "C53, C90: bytes behind the end",
-            CORRUPT, str(len(content)),
-        )  # fmt: skip
+            f"more_{what}.weig",
+            content,
+            "weig",
+            "C53, C90: bytes behind the end",
+            CORRUPT,
+            str(len(content)),
+        )
     half = raw[len(raw) // 2 :]
     yield Refused("second_half.weig", half, "weig", "C90: of a split file", CORRUPT, "")
 
@@ -295,47 +363,84 @@ def damage():
         )
     for at in (0, 8, 16, 32, 36, 40, 56, 63):
         yield Refused(
-            f"flip_at_end_{at}.weig", flipped(file.trailer + at), "weig",
-            "C56: trailer", CORRUPT, "",
-        )  # fmt: skip
-    for kind, what in ((DIGESTS, "digests"), (METADATA, "metadata"), (GROUPS, "groups")):
+            f"flip_at_end_{at}.weig",
+            flipped(file.trailer + at),
+            "weig",
+            "C56: trailer",
+            CORRUPT,
+            "",
+        )
+    for kind, what in (
+        (DIGESTS, "digests"),
+        (METADATA, "metadata"),
+        (GROUPS, "groups"),
+    ):
         yield Refused(
-            f"flip_in_{what}.weig", flipped(file.section(kind)[0] + 9), "weig",
-            "C56: a section", CORRUPT, f"section {kind}", when="verify",
-        )  # fmt: skip
+            f"flip_in_{what}.weig",
+            flipped(file.section(kind)[0] + 9),
+            "weig",
+            "C56: a section",
+            CORRUPT,
+            f"section {kind}",
+            when="verify",
+        )
     for name in (b"scale", b"mask", b"model.layers.2.mlp.weight", b"blocks"):
         begin = file.get(file.record(name) + OFFSET)
         size = file.get(file.record(name) + SIZE)
         for where, at in (("first", 0), ("middle", size // 2), ("last", size - 1)):
             yield Refused(
-                f"flip_in_{name.decode()}_{where}.weig", flipped(begin + at), "weig",
-                "C56: a tensor's byte", "checksum", f"tensor '{name.decode()}'",
+                f"flip_in_{name.decode()}_{where}.weig",
+                flipped(begin + at),
+                "weig",
+                "C56: a tensor's byte",
+                "checksum",
+                f"tensor '{name.decode()}'",
                 when="verify",
-            )  # fmt: skip
+            )
     a = file.get(file.record(b"model.layers.2.mlp.weight") + OFFSET)
     b = file.get(file.record(b"model.layers.10.mlp.weight") + OFFSET)
     swapped = bytearray(raw)
     swapped[a : a + 64], swapped[b : b + 64] = raw[b : b + 64], raw[a : a + 64]
     yield Refused(
-        "swapped_tensors.weig", bytes(swapped), "weig", "C56: two of a size swapped",
-        "checksum", "tensor 'model.layers.2.mlp.weight'", when="verify",
-    )  # fmt: skip
+        "swapped_tensors.weig",
+        bytes(swapped),
+        "weig",
+        "C56: two of a size swapped",
+        "checksum",
+        "tensor 'model.layers.2.mlp.weight'",
+        when="verify",
+    )
     zeroed = sealed(described([("w", "u8", (16384,))]))
     zeroed = zeroed[:8192] + bytes(4096) + zeroed[12288:]
     yield Refused(
-        "zero_page.weig", zeroed, "weig", "C56: a page of zeros", "checksum",
-        "tensor 'w'", when="verify",
-    )  # fmt: skip
+        "zero_page.weig",
+        zeroed,
+        "weig",
+        "C56: a page of zeros",
+        "checksum",
+        "tensor 'w'",
+        when="verify",
+    )
     padding = file.get(file.record(b"mask") + OFFSET) + 3
     yield Refused(
-        "flip_in_padding.weig", flipped(padding), "weig", "C56: padding", CORRUPT,
-        "padding", when="verify",
-    )  # fmt: skip
+        "flip_in_padding.weig",
+        flipped(padding),
+        "weig",
+        "C56: padding",
+        CORRUPT,
+        "padding",
+        when="verify",
+    )
     core_padding = file.get(24) - 1
     yield Refused(
-        "flip_before_data.weig", flipped(core_padding), "weig", "C56: padding", CORRUPT,
-        "padding", when="verify",
-    )  # fmt: skip
+        "flip_before_data.weig",
+        flipped(core_padding),
+        "weig",
+        "C56: padding",
+        CORRUPT,
+        "padding",
+        when="verify",
+    )
 
 
 def files():

@@ -43,7 +43,12 @@ def section_rows():
         f.put(begin + f.get(begin + entry), 0xFF, 8)
 
     for by in (-80, -16, -1, 16):
-        yield f"digests_size_{by}", CORRUPT, "digests section: its size", grow(DIGESTS, by)
+        yield (
+            f"digests_size_{by}",
+            CORRUPT,
+            "digests section: its size",
+            grow(DIGESTS, by),
+        )
     yield "metadata_list", CORRUPT, "not a JSON object", put(METADATA, 0, 0x5B, 8)
     yield "metadata_end", CORRUPT, "not a JSON object", last(METADATA, 0x5D)
     yield "metadata_none", CORRUPT, "not a JSON object", size(METADATA, 0)
@@ -52,7 +57,12 @@ def section_rows():
         says = "source section: its size"
         yield f"source_of_{bytes_}", CORRUPT, says, size(SOURCE, bytes_)
     for source in (0, 3, 2**32 - 1):
-        yield f"source_format_{source}", UNSUPPORTED, "its format", put(SOURCE, 0, source)
+        yield (
+            f"source_format_{source}",
+            UNSUPPORTED,
+            "its format",
+            put(SOURCE, 0, source),
+        )
     yield "source_encoding_2", UNSUPPORTED, "its encoding", put(SOURCE, 4, 2)
     yield "source_gguf_ordinals", UNSUPPORTED, "its encoding", put(SOURCE, 0, 2)
     yield "source_header_size", CORRUPT, "the header it holds", put(SOURCE, 4, 0)
@@ -166,15 +176,25 @@ def files():
             )
     raw = minimal_file.build(MINIMAL, flags=1 << 40)
     yield Refused(
-        "weig_minimal_high_flags.weig", raw, "weig_minimal", "9", CORRUPT,
-        "flags of a minimal file", options=("unsealed",),
-    )  # fmt: skip
+        "weig_minimal_high_flags.weig",
+        raw,
+        "weig_minimal",
+        "9",
+        CORRUPT,
+        "flags of a minimal file",
+        options=("unsealed",),
+    )
     for name, code, says, tensors, call in big_endian_rows():
         raw = minimal_file.build(tensors, ">", **call)
         yield Refused(
-            f"weig_big_endian_{name}.weig", raw, "weig_big_endian", "9", code, says,
+            f"weig_big_endian_{name}.weig",
+            raw,
+            "weig_big_endian",
+            "9",
+            code,
+            says,
             options=("unsealed",),
-        )  # fmt: skip
+        )
     tensors = described([("a", "f32", (2,))])
     for order, says in (("<", "not sealed"), (">", "")):
         raw = minimal(tensors, order)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What safetensors headers can have wrong, for all tests that feed them to something."""
+"""What safetensors headers can have wrong, for all tests that need such files."""
 
 import json
 
