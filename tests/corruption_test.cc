@@ -182,9 +182,16 @@ const std::vector<Row>& rows() {
       {"o6_index_size",
        [](Image& i) {
          const std::uint64_t at = i.section_entry(Kind::name_index) + 16;
-         i.set(at, i.header(at) - 4);
+         i.set(at, i.header(at) - 8);
        },
        Code::corrupt, "does not fit its slots"},
+      {"o6_index_size_odd",
+       [](Image& i) {
+         // Two tensors' index takes 96 bytes: what follows, on 64, is not in the way.
+         const std::uint64_t at = i.section_entry(Kind::name_index) + 16;
+         i.set(at, i.header(at) + 4);
+       },
+       Code::corrupt, "does not fit its slots", true, "few"},
       {"o6_index_head_zeros", put_in_section<std::uint8_t>(Kind::name_index, 63, 1),
        Code::corrupt, "not 0"},
       // R1
@@ -204,6 +211,12 @@ const std::vector<Row>& rows() {
       {"r1_name_utf8",
        [](Image& i) {
          i.set<std::uint8_t>(i.get<std::uint64_t>(record_of("scale")), 0xFF);
+       },
+       Code::corrupt, "not UTF-8"},
+      {"r1_name_utf8_long",
+       [](Image& i) {
+         // No end within the first eight bytes, which are looked at together.
+         i.set<std::uint8_t>(i.get<std::uint64_t>(record_of("lm_head.weight")), 0xFF);
        },
        Code::corrupt, "not UTF-8"},
       // R2 - R5
@@ -231,10 +244,10 @@ const std::vector<Row>& rows() {
        Code::corrupt, "above 2^56"},
       {"r6_product_wraps",
        [](Image& i) {
-         // 2^63 x 2 wraps to 0, which is what 0 bytes imply.
+         // 2^8 x 2^56 wraps to 0, which is what 0 bytes imply.
          const std::uint64_t at = record_of("empty");
-         i.set<std::uint64_t>(i.get<std::uint64_t>(at + 16), 1ull << 63);
-         i.set<std::uint64_t>(i.get<std::uint64_t>(at + 16) + 8, 2);
+         i.set<std::uint64_t>(i.get<std::uint64_t>(at + 16), 1ull << 8);
+         i.set<std::uint64_t>(i.get<std::uint64_t>(at + 16) + 8, 1ull << 56);
        },
        Code::corrupt, "above 2^56"},
       // R7
@@ -310,6 +323,13 @@ const std::vector<Row>& rows() {
          i.set(at + 32, owner);
        },
        Code::corrupt, "overlaps"},
+      {"f3_alias_of_another_size",
+       [](Image& i) {
+         // An alias by its place, but of half the bytes.
+         i.set<std::uint32_t>(record_of("lm_head.weight") + 8, 4);
+         i.set<std::uint64_t>(record_of("lm_head.weight") + 40, 32);
+       },
+       Code::corrupt, "overlaps"},
       {"f4_index_misses_a_name",
        [](Image& i) {
          const View view = i.open().value();
@@ -320,8 +340,12 @@ const std::vector<Row>& rows() {
       // Minimal files
       {"m_reserved", put<std::uint64_t>(48, 1), Code::corrupt, "reserved", false,
        "minimal"},
+      {"m_reserved_second", put<std::uint64_t>(56, 1), Code::corrupt, "reserved", false,
+       "minimal"},
       {"m_flags", put<std::uint64_t>(40, 1ull << 40), Code::corrupt,
        "flags of a minimal file", false, "minimal"},
+      {"m_record", [](Image& i) { i.set<std::uint32_t>(i.record(0) + 12, 1); },
+       Code::corrupt, "padding", false, "minimal"},
       {"m_table_place", put<std::uint64_t>(8, 100), Code::corrupt, "does not fit",
        false, "minimal"},
       {"m_overlap",
@@ -339,6 +363,8 @@ const std::vector<Row>& rows() {
 Image base_of(const Row& row) {
   if (std::string_view(row.base) == "minimal")
     return Image::minimal({{"a", Dtype::f32, {4}}, {"b", Dtype::f32, {4}}});
+  if (std::string_view(row.base) == "few")
+    return Image::sealed({{"a", Dtype::f32, {4}}, {"b", Dtype::f32, {4}}});
   return Image::basic();
 }
 
@@ -373,6 +399,54 @@ TEST(Corruption, o1_size_above_2_63) {
   EXPECT_NE(status.error().message().find("2^63"), std::string::npos);
 }
 
+// A lazily opened file says it when the name is asked for.
+class LazyCorruption : public testing::TestWithParam<Row> {};
+
+// The slot that leads to a tensor of the basic file.
+std::uint64_t slot_of(const Image& image, std::string_view name) {
+  const std::uint32_t ordinal = image.open()->tensor(name)->ordinal();
+  std::uint64_t slot = image.section_offset(Kind::name_index) + 64;
+  while (image.get<std::uint32_t>(slot + 4) != ordinal + 1) slot += 8;
+  return slot;
+}
+
+const std::vector<Row>& lazy_rows() {
+  static const std::vector<Row> all = {
+      {"l_index_leads_outside",
+       [](Image& i) { i.set<std::uint32_t>(slot_of(i, "scale") + 4, 5000); },
+       Code::corrupt, "names a record that is not there"},
+      {"l_record", put_in_record<std::uint32_t>("scale", 12, 1), Code::corrupt,
+       "padding"},
+      {"l_index_misses_a_name",
+       [](Image& i) { i.set<std::uint64_t>(slot_of(i, "scale"), 0); }, Code::corrupt,
+       "does not lead"},
+      {"l_damaged_core", [](Image& i) { i.set<std::uint8_t>(i.header(48) - 1, 1); },
+       Code::corrupt, "names are damaged", false},
+      {"l_damaged_index",
+       [](Image& i) { i.set<std::uint64_t>(slot_of(i, "scale"), 0); }, Code::corrupt,
+       "section 1 is damaged", false},
+  };
+  return all;
+}
+
+TEST_P(LazyCorruption, is_refused_when_the_name_is_asked_for) {
+  const Row& row = GetParam();
+  Image image = Image::basic();
+  row.change(image);
+  if (row.reseal) image.reseal();
+  const View view = image.open({.validation = Validation::lazy}).value();
+  // Where the tensor itself is sound and found, an absent one shows the damage.
+  const std::string_view damaged = row.name;
+  const auto found = view.find(damaged == "l_damaged_core" ? "absent" : "scale");
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code(), row.code) << found.error().message();
+  EXPECT_NE(found.error().message().find(row.says), std::string::npos)
+      << found.error().message();
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, LazyCorruption, testing::ValuesIn(lazy_rows()),
+                         [](const auto& row) { return std::string(row.param.name); });
+
 // Sections are proven at first use: the file opens, the section is refused.
 class SectionCorruption : public testing::TestWithParam<Row> {};
 
@@ -393,6 +467,13 @@ const std::vector<Row>& section_rows() {
        Code::corrupt, "digests section: its size"},
       {"s3_object", put_in_section<std::uint8_t>(Kind::metadata, 0, '['), Code::corrupt,
        "not a JSON object"},
+      {"s3_object_end",
+       [](Image& i) {
+         const std::uint64_t end =
+             i.section_offset(Kind::metadata) + i.section_size(Kind::metadata);
+         i.set<std::uint8_t>(end - 1, ']');
+       },
+       Code::corrupt, "not a JSON object"},
       {"s3_utf8", put_in_section<std::uint8_t>(Kind::metadata, 3, 0xC0), Code::corrupt,
        "not UTF-8"},
       {"s4_size", put_in_entry<std::uint64_t>(Kind::source, 16, 39), Code::corrupt,
@@ -401,12 +482,21 @@ const std::vector<Row>& section_rows() {
        Code::unsupported, "its format"},
       {"s4_encoding", put_in_section<std::uint32_t>(Kind::source, 4, 2),
        Code::unsupported, "its encoding"},
+      {"s4_encoding_of_gguf", put_in_section<std::uint32_t>(Kind::source, 0, 2),
+       Code::unsupported, "its encoding"},
       {"s4_header_size", put_in_section<std::uint32_t>(Kind::source, 4, 0),
        Code::corrupt, "differs from the header it holds"},
       {"s4_ordinals",
        [](Image& i) {
          const std::uint64_t at = i.section_entry(Kind::source) + 16;
          i.set(at, i.header(at) - 4);
+         i.set<std::uint32_t>(i.section_entry(Kind::shard), 0x80000000);
+       },
+       Code::corrupt, "number of ordinals"},
+      {"s4_half_an_ordinal",
+       [](Image& i) {
+         const std::uint64_t at = i.section_entry(Kind::source) + 16;
+         i.set(at, i.header(at) + 2);
          i.set<std::uint32_t>(i.section_entry(Kind::shard), 0x80000000);
        },
        Code::corrupt, "number of ordinals"},
@@ -424,6 +514,9 @@ const std::vector<Row>& section_rows() {
        "more entries"},
       {"s5_name_place", put_in_section<std::uint64_t>(Kind::groups, kEntry, 8),
        Code::corrupt, "name lies outside"},
+      {"s5_name_past_the_end",
+       put_in_section<std::uint64_t>(Kind::groups, kEntry, 1ull << 40), Code::corrupt,
+       "name lies outside"},
       {"s5_name_end",
        [](Image& i) {
          const std::uint64_t end =
@@ -449,6 +542,8 @@ const std::vector<Row>& section_rows() {
          i.set(at, i.header(at) + 4);
        },
        Code::corrupt, "quantization section: its size"},
+      {"s6_short", put_in_entry<std::uint64_t>(Kind::quantization, 16, 7),
+       Code::corrupt, "quantization section: its size: found 7, expected at least 8"},
       {"s6_zero", put_in_section<std::uint32_t>(Kind::quantization, 4, 1),
        Code::corrupt, "after the count"},
       {"s6_ascend", put_in_section<std::uint32_t>(Kind::quantization, 40, 0),
@@ -495,6 +590,16 @@ TEST_P(SectionCorruption, is_refused_at_first_use) {
 
 INSTANTIATE_TEST_SUITE_P(Rules, SectionCorruption, testing::ValuesIn(section_rows()),
                          [](const auto& row) { return std::string(row.param.name); });
+
+TEST(SectionCorruption, s_moved_after_open) {
+  Image image = Image::all_sections();
+  const View view = image.open().value();
+  image.set<std::uint64_t>(image.section_entry(Kind::digests) + 8, 1ull << 40);
+  const auto digest = view.digest(0);
+  ASSERT_FALSE(digest);
+  EXPECT_EQ(digest.error().code(), Code::corrupt);
+  EXPECT_NE(digest.error().message().find("the file changed"), std::string::npos);
+}
 
 TEST(SectionCorruption, metadata_over_the_limit) {
   const Image image = Image::all_sections();

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/index.h"
 #include "image.h"
 
 namespace weig::test {
@@ -116,6 +117,45 @@ TEST(Layout, refuses_what_no_file_can_hold) {
   refused({{"a", Dtype::q4_k, {}}}, "needs a dimension");
   refused({{"a", Dtype::f32, {2}, 1}, {"b", Dtype::f32, {3}, 1}}, "differ in size");
   refused({{"a", Dtype::f32, {0}, 1}, {"b", Dtype::f32, {0}, 1}}, "differ in size");
+}
+
+TEST(Layout, refuses_sections_that_are_its_own_or_come_twice) {
+  const std::vector<ImageTensor> tensors = {{"a", Dtype::f32, {1}}};
+  const auto specs = specs_of(tensors);
+  const Plan plan = Plan::make(specs).value();
+  using Kind = disk::SectionKind;
+  for (const Kind kind : {Kind::name_index, Kind::digests, Kind::groups}) {
+    const std::vector<SectionBytes> given = {{kind, {}}};
+    const auto front = build_front(specs, plan, given);
+    ASSERT_FALSE(front);
+    EXPECT_EQ(front.error().code(), Code::invalid_argument);
+    EXPECT_NE(front.error().message().find("the Writer's own"), std::string::npos);
+  }
+  const std::vector<SectionBytes> twice = {{Kind::metadata, to_bytes("{}")},
+                                           {Kind::metadata, to_bytes("{}")}};
+  EXPECT_EQ(build_front(specs, plan, twice).error().code(), Code::invalid_argument);
+}
+
+TEST(Layout, an_index_has_no_name_twice) {
+  const std::vector<std::string_view> names = {"a", "b", "a"};
+  EXPECT_EQ(build_index(names).error().code(), Code::invalid_argument);
+}
+
+TEST(Layout, refuses_more_tensors_than_a_file_can_count) {
+  const TensorSpec spec;
+  const std::span<const TensorSpec> endless(&spec, std::size_t{1} << 32);
+  EXPECT_EQ(Plan::make(endless).error().code(), Code::limit);
+}
+
+// 64 KiB below 2^63: it is the file's front that is too much.
+TEST(Layout, refuses_a_front_that_reaches_2_63_bytes) {
+  std::vector<ImageTensor> tensors;
+  for (int i = 0; i < 7; ++i)
+    tensors.push_back({"t" + std::to_string(i), Dtype::complex128, {1ull << 56}});
+  tensors.push_back({"t7", Dtype::complex128, {(1ull << 56) - 4096}});
+  const auto specs = specs_of(tensors);
+  const Plan plan = Plan::make(specs).value();
+  EXPECT_EQ(build_front(specs, plan, {}).error().code(), Code::limit);
 }
 
 TEST(Layout, refuses_a_file_of_2_63_bytes) {

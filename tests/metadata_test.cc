@@ -67,6 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"extra", R"({"a":{"type":"u8","value":1,"x":"y"}})", "do not have"},
         Bad{"nested_twice", R"({"a":{"type":"json","value":{"x":1,"x":2}}})",
             "key twice"},
+        Bad{"bad_null", R"({"a":{"type":"json","value":[nul]}})", "a JSON value"},
         Bad{"array_without_of", R"({"a":{"type":"array","value":[]}})", "element type"},
         Bad{"trailing", R"({"a":"b"} {})", "goes on after"},
         Bad{"utf8", "{\"a\":\"\xFF\"}", "metadata"}),

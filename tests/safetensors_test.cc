@@ -44,6 +44,26 @@ TEST(Safetensors, absent_and_empty_metadata_differ) {
   EXPECT_EQ(*read(R"({"__metadata__":{}})", 0)->metadata, "{}");
 }
 
+// A header whose one entry has another key with this value, which is passed over if it
+// is JSON.
+std::string other_key(const std::string& value) {
+  return R"({"a":{"x":)" + value +
+         R"(,"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+}
+
+// Metadata of 40 keys and `last`.
+std::string many_keys(const std::string& last) {
+  std::string json = R"({"__metadata__":{)";
+  for (int i = 0; i < 40; ++i) json += "\"k" + std::to_string(i) + R"(":"",)";
+  return json + "\"" + last + R"(":""}})";
+}
+
+TEST(Safetensors, passes_over_other_keys_that_are_json) {
+  EXPECT_TRUE(read(other_key(R"({"k":[1,-2.5e3,true,false,null,"\u0041",{}]})"), 1));
+  EXPECT_TRUE(read(other_key(std::string(63, '[') + std::string(63, ']')), 1));
+  EXPECT_TRUE(read(many_keys("k40"), 0));
+}
+
 struct Bad {
   const char* name;
   std::string json;
@@ -57,10 +77,10 @@ const std::vector<Bad>& bad_headers() {
   const std::string whole = entry("a", "F32", "[2]", "[0,8]");
   static const std::vector<Bad> all = {
       {"not_an_object", "[]", 0, Code::corrupt, "does not start with {"},
-      {"cut_json", "{" + whole, 8, Code::corrupt, "JSON"},
+      {"cut_json", "{" + whole, 8, Code::corrupt, "a name in the header"},
       {"trailing_text", "{" + whole + "}{}", 8, Code::corrupt, "goes on after"},
-      {"trailing_comma", "{" + whole + ",}", 8, Code::corrupt, "header"},
-      {"utf8", "{\"\xFF\":1}", 0, Code::corrupt, "header"},
+      {"trailing_comma", "{" + whole + ",}", 8, Code::corrupt, "a name in the header"},
+      {"utf8", "{\"\xFF\":1}", 0, Code::corrupt, "the header's JSON"},
       {"equal_names", "{" + whole + "," + entry("a", "F32", "[2]", "[8,16]") + "}", 16,
        Code::corrupt, "same name"},
       {"equal_names_by_escape",
@@ -130,6 +150,10 @@ const std::vector<Bad>& bad_headers() {
        "{" + entry("a", "U8", "[4]", "[0,4]") + "," + entry("b", "U8", "[4]", "[2,6]") +
            "}",
        6, Code::corrupt, "overlaps"},
+      {"same_begin",
+       "{" + entry("a", "U8", "[4]", "[0,4]") + "," + entry("b", "U8", "[6]", "[0,6]") +
+           "}",
+       6, Code::corrupt, "overlaps"},
       {"empty_inside_another",
        "{" + entry("a", "U8", "[4]", "[0,4]") + "," + entry("b", "U8", "[0]", "[2,2]") +
            "}",
@@ -156,8 +180,38 @@ const std::vector<Bad>& bad_headers() {
        "__metadata__ twice"},
       {"metadata_key_twice", R"({"__metadata__":{"k":"1","k":"2"}})", 0, Code::corrupt,
        "key twice"},
+      {"metadata_key_twice_of_many", many_keys("k7"), 0, Code::corrupt, "key twice"},
       {"metadata_is_no_object", R"({"__metadata__":[1]})", 0, Code::corrupt,
        "no object"},
+      {"metadata_bad_key", R"({"__metadata__":{"\x":"1"}})", 0, Code::corrupt,
+       "a key in __metadata__"},
+      {"metadata_bad_string", R"({"__metadata__":{"k":"\x"}})", 0, Code::corrupt,
+       "a JSON value"},
+      {"metadata_no_value", R"({"__metadata__":{"k":}})", 0, Code::corrupt, "'k'"},
+      {"unclosed", R"({"a":{"dtype":"U8")", 0, Code::corrupt, "JSON"},
+      {"unclosed_text", R"({"a)", 0, Code::corrupt, "JSON"},
+      {"name_bad_escape", R"({"\x":{}})", 0, Code::corrupt, "a name in the header"},
+      {"no_value", R"({"a":})", 0, Code::corrupt, "header entry"},
+      {"entry_bad_key", R"({"a":{"\x":1}})", 0, Code::corrupt,
+       "a key of its header entry"},
+      {"dtype_is_a_number", R"({"a":{"dtype":1}})", 0, Code::corrupt, "its dtype"},
+      {"shape_is_a_number", R"({"a":{"shape":1}})", 0, Code::corrupt,
+       "its shape is no list"},
+      {"offsets_are_text", R"({"a":{"data_offsets":"01"}})", 0, Code::corrupt,
+       "its data_offsets is no list"},
+      {"other_bad_key", other_key(R"({"\x":1})"), 1, Code::corrupt,
+       "a key in a JSON object"},
+      {"other_key_twice", other_key(R"({"k":1,"k":2})"), 1, Code::corrupt,
+       "a key twice"},
+      {"other_no_value", other_key(R"({"k":})"), 1, Code::corrupt, "a JSON value"},
+      {"other_bad_list", other_key("[1 2]"), 1, Code::corrupt, "JSON array"},
+      {"other_bad_string", other_key(R"("\x")"), 1, Code::corrupt, "a JSON value"},
+      {"other_bad_number", other_key("[01]"), 1, Code::corrupt, "a JSON number"},
+      {"other_bad_truth", other_key("[tru]"), 1, Code::corrupt, "a JSON value"},
+      {"other_bad_null", other_key("[nul]"), 1, Code::corrupt, "a JSON value"},
+      {"other_bad_word", other_key("[x]"), 1, Code::corrupt, "a JSON value"},
+      {"other_too_deep", other_key(std::string(64, '[') + std::string(64, ']')), 1,
+       Code::limit, "too deep"},
   };
   return all;
 }
@@ -181,21 +235,51 @@ TEST_P(SafetensorsRefuses, it) {
 INSTANTIATE_TEST_SUITE_P(Headers, SafetensorsRefuses, testing::ValuesIn(bad_headers()),
                          [](const auto& row) { return std::string(row.param.name); });
 
-// C45
-TEST(Safetensors, header_length_is_checked_before_it_is_believed) {
-  const auto length = [](std::uint64_t value, std::uint64_t file_size,
-                         std::uint64_t limit = 1 << 30) {
-    std::vector<std::byte> first(8);
-    store(first.data(), value);
-    return safetensors_json_bytes(first, file_size, {.max_header_bytes = limit});
+// C45: checked before it is believed. The lengths that a file claims, of 10 bytes.
+struct BadLength {
+  const char* name;
+  std::uint64_t length;
+  Code code;
+  const char* says;
+  std::size_t file_size = 10;
+};
+
+const std::vector<BadLength>& bad_lengths() {
+  static const std::vector<BadLength> all = {
+      {"no_room_for_a_length", 2, Code::corrupt, "shorter than a safetensors header",
+       7},
+      {"length_past_the_end", 3, Code::corrupt, "longer than the file"},
+      {"length_of_2_gib", 1ull << 31, Code::corrupt, "longer than the file"},
+      {"length_that_wraps", UINT64_MAX - 7, Code::corrupt, "longer than the file"},
+      {"length_0", 0, Code::corrupt, "too short to hold {}"},
+      {"length_1", 1, Code::corrupt, "too short to hold {}"},
+      {"length_above_the_limit", 200, Code::limit, "longer than allowed", 1000},
   };
-  EXPECT_EQ(length(2, 10).value(), 2u);
-  for (const std::uint64_t lie :
-       {std::uint64_t{3}, std::uint64_t{1} << 31, std::uint64_t{1} << 63, UINT64_MAX})
-    EXPECT_EQ(length(lie, 10).error().code(), Code::corrupt) << lie;
-  EXPECT_EQ(length(0, 10).error().code(), Code::corrupt);
-  EXPECT_EQ(length(1, 10).error().code(), Code::corrupt);
-  EXPECT_EQ(length(200, 1000, 100).error().code(), Code::limit);
+  return all;
+}
+
+class SafetensorsLength : public testing::TestWithParam<BadLength> {};
+
+TEST_P(SafetensorsLength, is_refused) {
+  const BadLength& bad = GetParam();
+  std::vector<std::byte> first(8);
+  store(first.data(), bad.length);
+  first.resize(std::min<std::size_t>(bad.file_size, 8));
+  const auto length =
+      safetensors_json_bytes(first, bad.file_size, {.max_header_bytes = 100});
+  ASSERT_FALSE(length);
+  EXPECT_EQ(length.error().code(), bad.code);
+  EXPECT_NE(length.error().message().find(bad.says), std::string::npos)
+      << length.error().message();
+}
+
+INSTANTIATE_TEST_SUITE_P(Lengths, SafetensorsLength, testing::ValuesIn(bad_lengths()),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+TEST(Safetensors, shortest_header_is_two_bytes) {
+  std::vector<std::byte> first(8);
+  store(first.data(), std::uint64_t{2});
+  EXPECT_EQ(safetensors_json_bytes(first, 10, {}).value(), 2u);
 }
 
 TEST(Safetensors, deep_json_and_long_numbers_are_refused_quickly) {

@@ -4,7 +4,9 @@
 
 #include <thread>
 
+#include "core/claim.h"
 #include "core/digest.h"
+#include "core/try.h"
 #include "image.h"
 
 namespace weig::test {
@@ -243,6 +245,102 @@ TEST(View, unknown_sections_and_high_flags_are_passed_over) {
   EXPECT_TRUE(view.check_sections());
 }
 
+// A view's file is not to change; if it does, nothing outside of it is read.
+TEST(View, a_file_that_changes_is_an_error_or_gives_nothing) {
+  using Kind = disk::SectionKind;
+  Image image = Image::all_sections();
+  const View view = image.open().value();
+  const Groups groups = view.groups().value();
+  const std::uint64_t entry = image.section_offset(Kind::groups) + 8;
+  image.set<std::uint32_t>(entry + 12, 1000);  // tensors of the first group
+  EXPECT_TRUE(groups[0].name.empty());
+  image.set<std::uint32_t>(entry + 12, 1);
+  EXPECT_FALSE(groups[0].name.empty());
+  image.set<std::uint64_t>(entry, 1ull << 40);  // its name
+  EXPECT_TRUE(groups[0].name.empty());
+
+  image.set<std::uint32_t>(image.record(1) + 12, 1);  // padding
+  EXPECT_EQ(view[1].error().code(), Code::corrupt);
+
+  Image minimal = Image::minimal({{"a", Dtype::f32, {4}}, {"b", Dtype::f32, {4}}});
+  const View other = minimal.open({.unsealed = Unsealed::accept}).value();
+  minimal.set<std::uint32_t>(minimal.record(0) + 12, 1);
+  minimal.set<std::uint32_t>(minimal.record(1) + 12, 1);
+  EXPECT_EQ(other.find("a").error().code(), Code::corrupt);
+  EXPECT_EQ(other.tensor("a").error().code(), Code::corrupt);
+}
+
+TEST(View, what_is_asked_for_and_not_there_is_an_error) {
+  const Image image = Image::all_sections();
+  const View view = image.open().value();
+  EXPECT_EQ(view.digest(5).error().code(), Code::invalid_argument);
+  EXPECT_EQ(view.quantization(2).error().code(), Code::invalid_argument);
+  const Image without = Image::basic();
+  const View plain = without.open().value();
+  EXPECT_EQ(plain.quantization(0).error().code(), Code::invalid_argument);
+}
+
+TEST(View, without_its_data_gives_no_elements) {
+  const Image image = Image::sealed({{"w", Dtype::f32, {4}}});
+  const View view =
+      detail::ViewAccess::open({.front = image.span(),
+                                .trailer = image.span().last(sizeof(disk::Trailer)),
+                                .file_size = image.size(),
+                                .data = nullptr},
+                               {})
+          .value();
+  const auto typed = view.tensor("w")->as<float>();
+  ASSERT_FALSE(typed);
+  EXPECT_NE(typed.error().message().find("not in memory"), std::string::npos);
+}
+
+// The parts in which large tables are proven, one after the other.
+TEST(View, is_proven_in_parts_like_as_a_whole) {
+  std::vector<ImageTensor> tensors;
+  for (int i = 0; i < 16'400; ++i)
+    tensors.push_back({"l" + std::to_string(i), Dtype::u8, {1}});
+  Image image = Image::sealed(tensors);
+  const auto in_turn = [](std::uint64_t count, const auto& part) -> Status {
+    for (std::uint64_t i = 0; i < count; ++i) WEIG_TRY(part(i));
+    return {};
+  };
+  const auto status = [&] {
+    image.reseal();
+    const View view = image.open({.validation = Validation::lazy}).value();
+    return detail::ViewAccess::check_structure(view, in_turn);
+  };
+  EXPECT_TRUE(status());
+  // A record of the second part, and the order across the border of both.
+  for (const std::uint64_t broken : {16'390u, 16'384u}) {
+    const std::uint64_t at = image.record(broken) + 32;
+    const auto offset = image.get<std::uint64_t>(at);
+    image.set(at, offset - 64 * (broken == 16'384u ? 3 : 100));
+    EXPECT_EQ(status().error().code(), Code::corrupt) << broken;
+    image.set(at, offset);
+  }
+  image.set<std::uint8_t>(image.header(48) - 1, 1);
+  const View view = image.open({.validation = Validation::lazy}).value();
+  EXPECT_NE(detail::ViewAccess::check_structure(view, in_turn)
+                .error()
+                .message()
+                .find("damaged"),
+            std::string::npos);
+}
+
+// More names than are looked up at a time.
+TEST(View, misses_a_name_among_many) {
+  std::vector<ImageTensor> tensors;
+  for (int i = 0; i < 200; ++i) tensors.push_back({"l" + std::to_string(i)});
+  Image image = Image::sealed(tensors);
+  std::uint64_t slot = image.section_offset(disk::SectionKind::name_index) + 64;
+  while (image.get<std::uint32_t>(slot + 4) != 1) slot += 8;
+  image.set<std::uint64_t>(slot, 0);
+  image.reseal();
+  const auto view = image.open();
+  ASSERT_FALSE(view);
+  EXPECT_EQ(view.error().fields().what, "the name index does not lead to the tensor");
+}
+
 TEST(View, index_survives_colliding_probes) {
   // Full of names: lookups of all, and of as many absent ones.
   std::vector<ImageTensor> tensors;
@@ -289,11 +387,10 @@ TEST(Minimal, data_off_its_alignment_is_given_as_bytes) {
   const View view = image.open({.unsealed = Unsealed::accept}).value();
   const Tensor w = view.tensor("w").value();
   EXPECT_EQ(w.bytes().size(), 8u);
-  if (reinterpret_cast<std::uintptr_t>(w.data()) % alignof(float) != 0) {
-    const auto typed = w.as<float>();
-    ASSERT_FALSE(typed);
-    EXPECT_EQ(typed.error().code(), Code::invalid_argument);
-  }
+  ASSERT_NE(reinterpret_cast<std::uintptr_t>(w.data()) % alignof(float), 0u);
+  const auto typed = w.as<float>();
+  ASSERT_FALSE(typed);
+  EXPECT_EQ(typed.error().code(), Code::invalid_argument);
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <span>
 #include <string_view>
 
@@ -32,20 +31,6 @@ constexpr bool fits(std::uint64_t offset, std::uint64_t length,
 constexpr bool inside(std::uint64_t offset, std::uint64_t length, std::uint64_t begin,
                       std::uint64_t end) noexcept {
   return offset >= begin && fits(offset, length, end);
-}
-
-constexpr std::optional<std::uint64_t> checked_mul(std::uint64_t a,
-                                                   std::uint64_t b) noexcept {
-  std::uint64_t product = 0;
-  if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
-  return product;
-}
-
-constexpr std::optional<std::uint64_t> checked_add(std::uint64_t a,
-                                                   std::uint64_t b) noexcept {
-  std::uint64_t sum = 0;
-  if (__builtin_add_overflow(a, b, &sum)) return std::nullopt;
-  return sum;
 }
 
 // Requires a power of two, and a result below 2^64.

@@ -46,11 +46,11 @@ Placement place(std::span<const std::string_view> names, std::uint64_t seed,
   return {};
 }
 
-// F3's exception: tied weights repeat the range of the record directly before.
-bool is_alias(const disk::TensorMeta& before, const disk::TensorMeta& meta,
-              std::uint64_t ordinal) {
-  return ordinal > 0 && meta.data_size > 0 && meta.data_offset == before.data_offset &&
-         meta.data_size == before.data_size;
+// F3's exception: tied weights repeat the range of the record directly before. Asked
+// only of data that starts before the end of earlier ones: never of the first record,
+// nor of an empty one that repeats an empty one.
+bool is_alias(const disk::TensorMeta& before, const disk::TensorMeta& meta) {
+  return meta.data_offset == before.data_offset && meta.data_size == before.data_size;
 }
 
 Error data_order_error(const Record& before, const Record& record,
@@ -161,7 +161,7 @@ Status check_records(const detail::Claim& claim, UnknownDtypes unknown_dtypes,
     const disk::TensorMeta& meta = record.meta;
     if (meta.data_offset >= end) {
       end = meta.data_offset + meta.data_size;
-    } else if (!is_alias(records[(i + 1) % 2].meta, meta, i)) {
+    } else if (!is_alias(records[(i + 1) % 2].meta, meta)) {
       return data_order_error(records[(i + 1) % 2], record, i, end);
     }
     WEIG_TRY(index.add(record.name));

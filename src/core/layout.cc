@@ -270,10 +270,12 @@ Result<Front> build_front(std::span<const TensorSpec> specs, const Plan& plan,
   pad_to(out, std::max(disk::kDataStartAlignment, layout_alignment(plan.data_bytes())));
 
   front.data_offset = out.size();
-  const auto end = checked_add(front.data_offset, plan.data_bytes());
-  if (!end || *end >= kMaxFileBytes - 2 * sizeof(disk::Trailer))
+  // Both are below 2^63: the plan's bytes by Plan::make(), the front as it is in
+  // memory.
+  const std::uint64_t end = front.data_offset + plan.data_bytes();
+  if (end >= kMaxFileBytes - 2 * sizeof(disk::Trailer))
     return Error(Code::limit, "the file would reach 2^63 bytes");
-  front.file_size = align_up(*end, disk::kDataAlignment) + sizeof(disk::Trailer);
+  front.file_size = align_up(end, disk::kDataAlignment) + sizeof(disk::Trailer);
 
   std::byte* header = out.data();
   store(header, disk::kMagic);

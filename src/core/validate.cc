@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules O1-O6: the two ends of a file. Trusts nothing: every rejection here has a
 // row in docs/format.md and in the corruption test.
+#include <algorithm>
 #include <cstring>
 
 #include "core/claim.h"
@@ -262,7 +263,7 @@ std::uint64_t trailer_check(Bytes header, Bytes trailer) noexcept {
 
 Status check_header(Bytes bytes, std::uint64_t file_size, const ViewOptions& options,
                     ByteOrder order) {
-  if (file_size < kHeaderBytes || bytes.size() < kHeaderBytes)
+  if (std::min<std::uint64_t>(file_size, bytes.size()) < kHeaderBytes)
     return corrupt(0, "the file is shorter than a header")
         .found(std::to_string(file_size) + " bytes")
         .expected("at least 64 bytes");

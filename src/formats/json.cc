@@ -79,8 +79,9 @@ Status append_canonical_json(std::string& out, simdjson::ondemand::value value,
                              std::uint32_t depth) {
   const std::string what = "a JSON value";
   if (depth == 0) return Error(Code::limit, "JSON is nested too deep");
-  simdjson::ondemand::json_type type;
-  if (auto error = value.type().get(type)) return json_error(error, what);
+  // What is no JSON value has no type, and is not null either.
+  auto type = simdjson::ondemand::json_type::null;
+  static_cast<void>(value.type().get(type));
   switch (type) {
     case simdjson::ondemand::json_type::object: {
       simdjson::ondemand::object object;
@@ -113,7 +114,8 @@ Status append_canonical_json(std::string& out, simdjson::ondemand::value value,
       return {};
     }
     default: {
-      const bool null = value.is_null();
+      bool null = false;
+      static_cast<void>(value.is_null().get(null));
       if (!null) return Error(Code::corrupt, "a JSON value that is none");
       out += "null";
       return {};

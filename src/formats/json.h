@@ -3,6 +3,8 @@
 // files use. simdjson does the parsing.
 #pragma once
 
+// Its values convert to C++ types by throwing where no one asks for the error. Off.
+#define SIMDJSON_EXCEPTIONS 0
 #include <simdjson.h>
 
 #include <cstdint>

@@ -318,7 +318,7 @@ class HeaderReader {
 
 Result<std::uint64_t> safetensors_json_bytes(Bytes first, std::uint64_t file_size,
                                              const SafetensorsOptions& options) {
-  if (first.size() < kLengthBytes || file_size < kLengthBytes)
+  if (std::min<std::uint64_t>(file_size, first.size()) < kLengthBytes)
     return Error(Code::corrupt, "the file is shorter than a safetensors header")
         .found(std::to_string(file_size) + " bytes");
   const auto length = load<std::uint64_t>(first.data());

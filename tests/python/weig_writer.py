@@ -131,9 +131,10 @@ def groups_section(found):
     return out + names
 
 
-def write(tensors, metadata=None, source=None):
+def write(tensors, metadata=None, source=None, more=None):
     """The file of these tensors, as bytes. `source`: what makes section 4 out of
-    {name: ordinal}, or None."""
+    {name: ordinal}, or None. `more`: {kind: bytes} of other sections, or None for
+    one to leave out."""
     order = table_order(tensors)
     offsets, found_groups, data_end = place(order)
 
@@ -159,6 +160,8 @@ def write(tensors, metadata=None, source=None):
         sections[SOURCE] = source({t.name: i for i, (t, _) in enumerate(order)})
     if found_groups:
         sections[GROUPS] = groups_section(found_groups)
+    sections |= more or {}
+    sections = {k: body for k, body in sections.items() if body is not None}
 
     sections_at = 64 + 48 * len(order) + len(strings)
     core_end = sections_at + 32 * len(sections)
