@@ -81,7 +81,7 @@ Status append_canonical_json(std::string& out, simdjson::ondemand::value value,
   if (depth == 0) return Error(Code::limit, "JSON is nested too deep");
   // What is no JSON value has no type, and is not null either.
   auto type = simdjson::ondemand::json_type::null;
-  static_cast<void>(value.type().get(type));
+  [[maybe_unused]] const auto none = value.type().get(type);
   switch (type) {
     case simdjson::ondemand::json_type::object: {
       simdjson::ondemand::object object;
@@ -115,7 +115,7 @@ Status append_canonical_json(std::string& out, simdjson::ondemand::value value,
     }
     default: {
       bool null = false;
-      static_cast<void>(value.is_null().get(null));
+      [[maybe_unused]] const auto error = value.is_null().get(null);
       if (!null) return Error(Code::corrupt, "a JSON value that is none");
       out += "null";
       return {};
