@@ -2,6 +2,7 @@
 // View: what a sound file hands out, fully and lazily checked.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "core/claim.h"
@@ -217,6 +218,50 @@ TEST(View, const_use_from_many_threads) {
       }
     });
   for (std::thread& thread : threads) thread.join();
+}
+
+// Whoever writes to the file while it is opened: the numbers that were checked are
+// those that are used, so that no view leads outside the bytes.
+TEST(View, a_header_that_changes_under_the_check_is_not_believed) {
+  Image image = Image::basic();
+  const std::uint64_t size = image.size();
+  std::atomic<bool> stop = false;
+  std::thread writer([&] {
+    // As whole words, as a neighbour's write arrives.
+    std::atomic_ref<std::uint64_t> file_size(
+        *static_cast<std::uint64_t*>(static_cast<void*>(image.bytes.data() + 32)));
+    while (!stop) {
+      file_size = std::uint64_t{1} << 40;
+      file_size = size;
+    }
+  });
+  int opened = 0;
+  for (int i = 0; i < 200'000; ++i) {
+    const auto view = image.open({.validation = Validation::lazy});
+    if (!view) continue;
+    ++opened;
+    EXPECT_EQ(view->file_size(), size);
+    EXPECT_EQ(view->data_end(), size - sizeof(disk::Trailer));
+  }
+  stop = true;
+  writer.join();
+  EXPECT_GT(opened, 0);
+}
+
+// The front in memory was measured by another header than the one that is in it now.
+TEST(View, a_front_that_ends_before_its_data_offset_is_refused) {
+  const Image image = Image::basic();
+  const auto open = [&](std::uint64_t front) {
+    return detail::ViewAccess::open({.front = image.span().first(front),
+                                     .trailer = image.span().subspan(image.trailer()),
+                                     .file_size = image.size(),
+                                     .data = nullptr},
+                                    {});
+  };
+  EXPECT_TRUE(open(image.header(24)));
+  const auto cut = open(image.header(24) - 1);
+  ASSERT_FALSE(cut);
+  EXPECT_EQ(cut.error().code(), Code::corrupt);
 }
 
 TEST(View, unknown_types_are_listed_when_asked) {

@@ -101,19 +101,20 @@ Status check_source(Bytes bytes, std::uint64_t tensor_count, bool sharded) {
   return {};
 }
 
-// The head of sections 5 and 6: `entries` follow, each of `entry_bytes`.
-Status check_list(std::string_view name, Bytes bytes, std::uint64_t entry_bytes) {
+// The head of sections 5 and 6: how many entries follow, each of `entry_bytes`. There
+// is room for so many; the count is not read again, for the file may change meanwhile.
+Result<std::uint64_t> check_list(std::string_view name, Bytes bytes,
+                                 std::uint64_t entry_bytes) {
   const ListHead head = load_list_head(bytes);
   if (head.zero != 0)
     return bad(name, "the field after the count").found(head.zero).expected("0");
   if (head.count > (bytes.size() - kListHead) / entry_bytes)
     return bad(name, "more entries than it has room for").found(head.count);
-  return {};
+  return std::uint64_t{head.count};
 }
 
 Status check_groups(Bytes bytes, std::uint64_t tensor_count) {
-  WEIG_TRY(check_list("groups", bytes, sizeof(disk::GroupEntry)));
-  const std::uint64_t count = load_list_head(bytes).count;
+  WEIG_TRY_ASSIGN(count, check_list("groups", bytes, sizeof(disk::GroupEntry)));
   const std::uint64_t names = kListHead + count * sizeof(disk::GroupEntry);
   std::uint64_t end = 0;
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -217,8 +218,8 @@ Status View::check_layout(disk::SectionKind kind, Bytes bytes) const {
     case Kind::groups:
       return check_groups(bytes, claim_.tensor_count);
     case Kind::quantization: {
-      WEIG_TRY(check_list("quantization", bytes, sizeof(disk::QuantizationEntry)));
-      const std::uint64_t count = load_list_head(bytes).count;
+      WEIG_TRY_ASSIGN(
+          count, check_list("quantization", bytes, sizeof(disk::QuantizationEntry)));
       if (bytes.size() != kListHead + count * sizeof(disk::QuantizationEntry))
         return bad("quantization", "its size")
             .found(bytes.size())

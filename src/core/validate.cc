@@ -2,6 +2,7 @@
 // The rules O1-O6: the two ends of a file. Trusts nothing: every rejection here has a
 // row in docs/format.md and in the corruption test.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "core/claim.h"
@@ -57,14 +58,30 @@ Status check_flags(const disk::Header& header, const ViewOptions& options) {
   return {};
 }
 
+// The two ends, copied once: what was checked is what is used, whoever writes to the
+// file meanwhile.
+struct Ends {
+  explicit Ends(const FileParts& parts) noexcept
+      : header_size(std::min(parts.front.size(), header.size())) {
+    std::memcpy(header.data(), parts.front.data(), header_size);
+    if (parts.trailer.size() == trailer.size())
+      std::memcpy(trailer.data(), parts.trailer.data(), trailer.size());
+  }
+  Bytes header_bytes() const noexcept { return Bytes(header).first(header_size); }
+
+  std::array<std::byte, kHeaderBytes> header{};
+  std::array<std::byte, kTrailerBytes> trailer{};
+  std::size_t header_size = 0;
+};
+
 // O4.
-Status check_trailer(const FileParts& parts, const disk::Header& header) {
-  if (parts.file_size < kHeaderBytes + kTrailerBytes)
+Status check_trailer(const Ends& ends, std::uint64_t size, const disk::Header& header) {
+  if (size < kHeaderBytes + kTrailerBytes)
     return corrupt(0, "no room for header and trailer")
-        .found(std::to_string(parts.file_size) + " bytes")
+        .found(std::to_string(size) + " bytes")
         .expected("at least 128 bytes");
-  const std::uint64_t at = parts.file_size - kTrailerBytes;
-  const disk::Trailer trailer = load_trailer(parts.trailer);
+  const std::uint64_t at = size - kTrailerBytes;
+  const disk::Trailer trailer = load_trailer(ends.trailer);
   if (std::memcmp(trailer.sentinel, disk::kSentinel, sizeof disk::kSentinel) != 0)
     return corrupt(at, "the file is marked sealed but has no trailer")
         .hint("its writing was interrupted, or its end is damaged");
@@ -81,8 +98,7 @@ Status check_trailer(const FileParts& parts, const disk::Header& header) {
                    "the trailer's reserved field")
         .found(hex(trailer.reserved[0] | trailer.reserved[1]))
         .expected("0");
-  const std::uint64_t check =
-      trailer_check(parts.front.first(kHeaderBytes), parts.trailer);
+  const std::uint64_t check = trailer_check(ends.header, ends.trailer);
   if (trailer.check != check)
     return corrupt(at + offsetof(disk::Trailer, check),
                    "header and trailer do not match their check")
@@ -299,13 +315,15 @@ Status check_header(Bytes bytes, std::uint64_t file_size, const ViewOptions& opt
 }
 
 Result<detail::Claim> claim_file(const FileParts& parts, const ViewOptions& options) {
-  if (auto status = check_header(parts.front, parts.file_size, options, parts.order);
+  const Ends ends(parts);
+  if (auto status =
+          check_header(ends.header_bytes(), parts.file_size, options, parts.order);
       !status)
     return std::move(status).error();
-  const disk::Header header = load_header(parts.front, parts.order);
+  const disk::Header header = load_header(ends.header, parts.order);
   const bool sealed = (header.flags & disk::kFlagSealed) != 0;
   if (sealed) {
-    if (auto status = check_trailer(parts, header); !status)
+    if (auto status = check_trailer(ends, parts.file_size, header); !status)
       return std::move(status).error();
   } else if (header.section_offset != 0 || header.section_count != 0) {
     return corrupt(offsetof(disk::Header, section_offset),
@@ -315,6 +333,10 @@ Result<detail::Claim> claim_file(const FileParts& parts, const ViewOptions& opti
   }
   if (auto status = check_places(header, sealed); !status)
     return std::move(status).error();
+  // Whoever mapped or read the front went by the header as it was then.
+  if (header.data_offset > parts.front.size())
+    return corrupt(offsetof(disk::Header, data_offset),
+                   "the file was changed while it was opened");
 
   detail::Claim claim;
   claim.core = parts.front.data();
@@ -331,7 +353,7 @@ Result<detail::Claim> claim_file(const FileParts& parts, const ViewOptions& opti
   claim.big_endian = parts.order == ByteOrder::big;
   if (!sealed) return claim;
 
-  const disk::Trailer trailer = load_trailer(parts.trailer);
+  const disk::Trailer trailer = load_trailer(ends.trailer);
   claim.file_id = {trailer.file_id_low, trailer.file_id_high};
   claim.sections_begin = header.section_offset;
   claim.core_end =
