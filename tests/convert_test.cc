@@ -12,6 +12,7 @@
 
 #include <weig/model.h>
 
+#include "core/digest.h"
 #include "image.h"
 
 namespace weig::test {
@@ -92,6 +93,75 @@ TEST(Convert, a_damaged_weig_file_is_not_sealed_anew) {
   EXPECT_EQ(report.error().code(), Code::checksum);
   EXPECT_EQ(report.error().fields().tensor, "blocks");
   EXPECT_EQ(folder.names(), (Paths{"m.weig"}));
+}
+
+// A sealed file that says it came from a safetensors file with this header.
+Image with_source_header(const std::vector<ImageTensor>& tensors,
+                         const std::string& json, std::uint64_t data_bytes) {
+  const auto header = safetensors(json, {});
+  const Digest digest = xxh3_128(header);
+  std::vector<std::byte> section(sizeof(disk::SourceHead));
+  store(section.data(), 1u);
+  store(section.data() + 8, header.size() + data_bytes);
+  store(section.data() + 16, std::uint64_t{header.size()});
+  store(section.data() + 24, digest.low);
+  store(section.data() + 32, digest.high);
+  section.insert(section.end(), header.begin(), header.end());
+  return Image::sealed(tensors, {{disk::SectionKind::source, section}});
+}
+
+// The header that is kept is a stranger's word too.
+TEST(Convert, a_source_header_that_belongs_to_other_tensors_is_refused) {
+  const std::string w = R"("w":{"dtype":"U8","shape":[34],"data_offsets":[0,34]})";
+  struct Row {
+    const char* says;
+    std::vector<ImageTensor> tensors;
+    std::string json;
+    std::uint64_t data_bytes = 34;
+  };
+  const std::vector<Row> rows = {
+      {"type or shape", {{"w", Dtype::q8_0, {32}}}, "{" + w + "}"},
+      {"type or shape", {{"w", Dtype::i8, {34}}}, "{" + w + "}"},
+      {"type or shape", {{"w", Dtype::u8, {2, 17}}}, "{" + w + "}"},
+      {"does not have", {{"v", Dtype::u8, {34}}}, "{" + w + "}"},
+      {"not all of", {{"w", Dtype::u8, {34}}, {"v", Dtype::q8_0, {32}}}, "{" + w + "}"},
+      {"not the whole file", {{"w", Dtype::u8, {34}}}, "{" + w + "}", 35},
+  };
+  for (const Row& row : rows) {
+    const Folder folder;
+    write_file(folder.path("m.weig"),
+               with_source_header(row.tensors, row.json, row.data_bytes).bytes);
+    const auto converted = convert(Paths{folder.path("m.weig")}, folder.path("n.weig"));
+    const auto exported = export_file(folder.path("m.weig"), folder.path("n"));
+    ASSERT_FALSE(converted) << row.says;
+    ASSERT_FALSE(exported) << row.says;
+    for (const Error& error : {converted.error(), exported.error()}) {
+      EXPECT_EQ(error.code(), Code::corrupt);
+      EXPECT_NE(error.message().find(row.says), std::string::npos) << error.message();
+    }
+    EXPECT_EQ(folder.names(), (Paths{"m.weig"}));
+  }
+}
+
+// 4 bytes a tensor name one long name again and again: gigabytes, if believed.
+TEST(Convert, a_source_header_of_ordinals_cannot_outgrow_its_size) {
+  std::vector<ImageTensor> tensors = {{std::string(60'000, 'n'), Dtype::u8, {1}}};
+  for (int i = 0; i < 9; ++i) tensors.push_back({std::to_string(i), Dtype::u8, {1}});
+  std::vector<std::byte> section(sizeof(disk::SourceHead) + 4 * tensors.size());
+  store(section.data(), 1u);
+  store(section.data() + 4, 1u);
+  store(section.data() + 16, std::uint64_t{100'000});
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    store(section.data() + sizeof(disk::SourceHead) + 4 * i, 9u);
+  const Folder folder;
+  write_file(folder.path("m.weig"),
+             Image::sealed(tensors, {{disk::SectionKind::source, section}}).bytes);
+  const auto exported = export_file(folder.path("m.weig"), folder.path("n"));
+  ASSERT_FALSE(exported);
+  EXPECT_EQ(exported.error().code(), Code::corrupt);
+  EXPECT_NE(exported.error().message().find("longer header than it says"),
+            std::string::npos)
+      << exported.error().message();
 }
 
 // The bytes of the length may look like text: 123 is '{', 91 is '['.

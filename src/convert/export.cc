@@ -30,21 +30,9 @@ struct Target {
 Result<std::optional<Target>> original_target(const Model& model) {
   WEIG_TRY_ASSIGN(header, restore_source_header(model.view()));
   if (!header) return std::optional<Target>();
-  WEIG_TRY_ASSIGN(origin, model.source());
-  WEIG_TRY_ASSIGN(manifest, parse_source_header(*header, origin->file_size));
-  Target target{.header = std::move(*header), .ordinals = {}, .exact = true};
-  for (const Manifest::Entry& entry : manifest.entries()) {
-    WEIG_TRY_ASSIGN(tensor, model.tensor(manifest.name(entry)));
-    if (tensor.byte_count() != entry.size)
-      return Error(Code::corrupt, "the source section disagrees with the tensor's size")
-          .tensor(tensor.name())
-          .found(entry.size)
-          .expected(tensor.byte_count());
-    target.ordinals.push_back(tensor.ordinal());
-  }
-  if (!manifest.covers_file)
-    return Error(Code::corrupt, "the source section's tensors are not the whole file");
-  return std::optional(std::move(target));
+  WEIG_TRY_ASSIGN(order, source_order(model.view(), *header));
+  return std::optional(Target{
+      .header = std::move(*header), .ordinals = std::move(order), .exact = true});
 }
 
 Status check_representable(const Tensor& tensor) {

@@ -13,6 +13,22 @@ namespace {
 
 constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{1} << 30;
 
+// What a kept header says. Entries come in order of their data.
+Result<Manifest> parse_source_header(std::string_view header, std::uint64_t file_size) {
+  const SafetensorsOptions options{.strictness = Strictness::lenient,
+                                   .max_header_bytes = kMaxHeaderBytes};
+  WEIG_TRY_ASSIGN(length, safetensors_json_bytes(bytes_of(header), file_size, options));
+  if (length != header.size() - sizeof length)
+    return Error(Code::corrupt,
+                 "the source section's header has another length than it "
+                 "says")
+        .found(header.size())
+        .expected(sizeof length + length);
+  std::vector<std::byte> padded(length + kJsonPadding);
+  std::ranges::copy(bytes_of(header).subspan(sizeof length), padded.begin());
+  return read_safetensors(padded, length, file_size, options);
+}
+
 }  // namespace
 
 std::vector<std::byte> make_source_section(std::string_view header,
@@ -74,13 +90,24 @@ Result<std::optional<std::string>> restore_source_header(const View& view) {
     WEIG_TRY_ASSIGN(metadata, view.metadata_text());
     SafetensorsHeader rebuilt(metadata);
     for (std::size_t at = 0; at + 4 <= source->body.size(); at += 4) {
-      WEIG_TRY_ASSIGN(tensor, view[load<std::uint32_t>(source->body.data() + at)]);
+      const auto ordinal = load<std::uint32_t>(source->body.data() + at);
+      if (ordinal >= view.size())  // of a set's first member they are the whole set's
+        return Error(Code::corrupt,
+                     "the source section names a tensor that the file does not have")
+            .found(ordinal)
+            .expected("below " + std::to_string(view.size()));
+      WEIG_TRY_ASSIGN(tensor, view[ordinal]);
       if (!safetensors_dtype_name(tensor.dtype()))
         return Error(Code::corrupt,
                      "the source section names a tensor that safetensors "
                      "cannot hold")
             .tensor(tensor.name());
       rebuilt.add(tensor.name(), tensor.dtype(), tensor.shape(), tensor.byte_count());
+      // One long name, named again and again, must not fill the memory.
+      if (rebuilt.size() > source->header_size)
+        return Error(Code::corrupt,
+                     "the source section's tensors make a longer header than it says")
+            .expected(std::to_string(source->header_size) + " bytes");
     }
     header = rebuilt.finish(source->header_size);
   }
@@ -93,19 +120,33 @@ Result<std::optional<std::string>> restore_source_header(const View& view) {
   return std::optional<std::string>(std::move(header));
 }
 
-Result<Manifest> parse_source_header(std::string_view header, std::uint64_t file_size) {
-  const SafetensorsOptions options{.strictness = Strictness::lenient,
-                                   .max_header_bytes = kMaxHeaderBytes};
-  WEIG_TRY_ASSIGN(length, safetensors_json_bytes(bytes_of(header), file_size, options));
-  if (length != header.size() - sizeof length)
+Result<std::vector<std::uint32_t>> source_order(const View& view,
+                                                std::string_view header) {
+  WEIG_TRY_ASSIGN(source, view.source());
+  WEIG_TRY_ASSIGN(manifest, parse_source_header(header, source->file_size));
+  if (!manifest.covers_file)
+    return Error(Code::corrupt, "the source section's tensors are not the whole file");
+  if (manifest.entries().size() != view.size())
     return Error(Code::corrupt,
-                 "the source section's header has another length than it "
-                 "says")
-        .found(header.size())
-        .expected(sizeof length + length);
-  std::vector<std::byte> padded(length + kJsonPadding);
-  std::ranges::copy(bytes_of(header).subspan(sizeof length), padded.begin());
-  return read_safetensors(padded, length, file_size, options);
+                 "the source section names not all of the file's tensors")
+        .found(manifest.entries().size())
+        .expected(view.size());
+  std::vector<std::uint32_t> order;
+  order.reserve(manifest.entries().size());
+  for (const Manifest::Entry& entry : manifest.entries()) {
+    WEIG_TRY_ASSIGN(tensor, view.find(manifest.name(entry)));
+    if (!tensor)
+      return Error(Code::corrupt,
+                   "the source section names a tensor that the file does not have")
+          .tensor(manifest.name(entry));
+    if (tensor->dtype() != entry.dtype ||
+        !std::ranges::equal(tensor->shape(), manifest.shape(entry)))
+      return Error(Code::corrupt,
+                   "the source section disagrees with the tensor's type or shape")
+          .tensor(tensor->name());
+    order.push_back(tensor->ordinal());
+  }
+  return order;
 }
 
 }  // namespace weig

@@ -29,8 +29,11 @@ std::vector<std::byte> make_source_section(std::string_view header,
 // none. Fails with corrupt, and with unsupported for formats other than safetensors.
 Result<std::optional<std::string>> restore_source_header(const View& view);
 
-// What such a header says. Entries come in order of their data.
-Result<Manifest> parse_source_header(std::string_view header, std::uint64_t file_size);
+// The tensors that such a header names, as ordinals of `view`, in order of their data
+// in the source file. Fails with corrupt unless header and file have the same tensors,
+// of the same types and shapes, and they are the whole source file.
+Result<std::vector<std::uint32_t>> source_order(const View& view,
+                                                std::string_view header);
 
 // Metadata that convert() adds: "weig.source.sha256", or with ".FILE" for each of
 // several. Not part of what goes back into other formats.

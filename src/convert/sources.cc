@@ -40,21 +40,10 @@ Status read_safetensors_source(SourceFile& source, Bytes first,
 
 // The header that a WEIG file keeps goes along into the new one.
 Status keep_source_header(SourceFile& source, const Model& model, std::string header) {
+  // Sealed files' ordinals are entries of the manifest.
+  WEIG_TRY_ASSIGN(order, source_order(model.view(), header));
   WEIG_TRY_ASSIGN(origin, model.source());
-  WEIG_TRY_ASSIGN(kept, parse_source_header(header, origin->file_size));
-  std::unordered_map<std::string_view, std::uint32_t> entry_of;
-  const auto entries = source.manifest.entries();
-  for (std::uint32_t i = 0; i < entries.size(); ++i)
-    entry_of.emplace(source.manifest.name(entries[i]), i);
-  for (const Manifest::Entry& entry : kept.entries()) {
-    const auto found = entry_of.find(kept.name(entry));
-    if (found == entry_of.end())
-      return Error(Code::corrupt,
-                   "the source section's header names a tensor that the "
-                   "file does not have")
-          .tensor(kept.name(entry));
-    source.header_order.push_back(found->second);
-  }
+  source.header_order = std::move(order);
   source.header = std::move(header);
   source.header_file_size = origin->file_size;
   return {};

@@ -51,6 +51,8 @@ class SafetensorsHeader {
   // Requires a dtype that has a name.
   void add(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape,
            std::uint64_t byte_count);
+  // Bytes so far, the length's own included.
+  std::uint64_t size() const noexcept { return text_.size(); }
   // Ends the JSON; spaces fill up to `total_bytes`, or to a multiple of 8 if that is 0
   // or less than needed.
   std::string finish(std::uint64_t total_bytes = 0);
