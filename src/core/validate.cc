@@ -314,6 +314,18 @@ Status check_header(Bytes bytes, std::uint64_t file_size, const ViewOptions& opt
   return check_flags(header, options);
 }
 
+namespace {
+
+// Whoever mapped or read the front went by the header as it was then.
+Status check_front(const disk::Header& header, Bytes front) {
+  if (header.data_offset > front.size())
+    return corrupt(offsetof(disk::Header, data_offset),
+                   "the file was changed while it was opened");
+  return {};
+}
+
+}  // namespace
+
 Result<detail::Claim> claim_file(const FileParts& parts, const ViewOptions& options) {
   const Ends ends(parts);
   if (auto status =
@@ -333,10 +345,8 @@ Result<detail::Claim> claim_file(const FileParts& parts, const ViewOptions& opti
   }
   if (auto status = check_places(header, sealed); !status)
     return std::move(status).error();
-  // Whoever mapped or read the front went by the header as it was then.
-  if (header.data_offset > parts.front.size())
-    return corrupt(offsetof(disk::Header, data_offset),
-                   "the file was changed while it was opened");
+  if (auto status = check_front(header, parts.front); !status)
+    return std::move(status).error();
 
   detail::Claim claim;
   claim.core = parts.front.data();

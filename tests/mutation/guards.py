@@ -72,6 +72,7 @@ OTHERS = {
     "Plan::make",
     "build_front",
     "build_index",
+    "check_front",
     "sniff",
     "text_lookalike",
     "Tensor::check_typed",
