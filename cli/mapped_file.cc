@@ -18,7 +18,7 @@ std::string_view path_at(std::string_view line, std::uintptr_t address) noexcept
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
   const char* last = line.data() + line.size();
-  auto read = std::from_chars(line.data(), last, begin, 16);
+  auto read = std::from_chars(line.data(), line.data() + line.size(), begin, 16);
   if (read.ptr == last || *read.ptr != '-') return {};
   read = std::from_chars(read.ptr + 1, last, end, 16);
   if (address < begin || address >= end) return {};

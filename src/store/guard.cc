@@ -160,18 +160,19 @@ Result<os::Lease> FileGuard::take_lease() noexcept try {
 
 void FileGuard::run() noexcept {
   auto lease = take_lease();
+  if (!lease) {
+    const std::lock_guard lock(mutex_);
+    begun_ = true;
+    failure_ = std::move(lease).error();
+    return told_.notify_all();
+  }
   {
     const std::lock_guard lock(mutex_);
     begun_ = true;
-    if (lease) {
-      report_.state = GuardState::holding;
-      report_.seconds_allowed = os::lease_break_seconds();
-    } else {
-      failure_ = std::move(lease).error();
-    }
+    report_.state = GuardState::holding;
+    report_.seconds_allowed = os::lease_break_seconds();
   }
   told_.notify_all();
-  if (!lease) return;
   watch(*lease);
   {
     // Only now may a writer go on. Locked, so that nobody sees that before the report.
