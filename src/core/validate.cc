@@ -63,7 +63,7 @@ Status check_flags(const disk::Header& header, const ViewOptions& options) {
 struct Ends {
   explicit Ends(const FileParts& parts) noexcept
       : header_size(std::min(parts.front.size(), header.size())) {
-    std::memcpy(header.data(), parts.front.data(), header_size);
+    std::ranges::copy(parts.front.first(header_size), header.begin());
     if (parts.trailer.size() == trailer.size())
       std::memcpy(trailer.data(), parts.trailer.data(), trailer.size());
   }
