@@ -124,11 +124,12 @@ Result<Model> load_into_memory(const WarmOptions& options, Warmed& warmed) {
   {  // What is mapped is not dropped.
     const Model closed = *std::move(model);
   }
-  const double seconds = warmed.load.seconds;
+  const LoadReport first = warmed.load;
   if (const Status status = drop_and_make_room(options, warmed); !status)
     return failed(status);
   model = load(options, warmed);
-  warmed.load.seconds += seconds;
+  warmed.load.seconds += first.seconds;
+  warmed.load.resident_before = first.resident_before;
   return model;
 }
 
