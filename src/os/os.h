@@ -147,7 +147,7 @@ enum class IfExists { refuse, replace };
 // writes of distinct ranges may run on several threads at once.
 class OutputFile {
  public:
-  // Creates a temporary file beside `path` (".NAME.XXXXXX.part"). Symbolic links are
+  // Creates a temporary file beside `path` (".NAME.XXXXXXXX.part"). Symbolic links are
   // followed to what they name. Refuses what is not a regular file.
   static Result<OutputFile> create(const std::string& path, IfExists existing);
 

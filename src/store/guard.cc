@@ -179,9 +179,10 @@ void FileGuard::run() noexcept {
     const std::lock_guard lock(mutex_);
     intact_ = lease->release();
     ended_ = true;
-    if (report_.state != GuardState::copied || intact_) return told_.notify_all();
-    report_.state = GuardState::lost;
-    report_.reason = "the system let the writer in before all was copied";
+    if (report_.state == GuardState::copied && !intact_) {
+      report_.state = GuardState::lost;
+      report_.reason = "the system let the writer in before all was copied";
+    }
   }
   told_.notify_all();
 }
