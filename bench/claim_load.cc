@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// claim_load FILE [WAY [THREADS [digests]]]: loads a model the weig way: it is claimed,
-// loaded as WAY says (map: not at all), and then every page of every tensor is touched
-// on THREADS threads, since what nobody touched is not loaded. Default: map, one
-// thread. `digests`: every byte is compared with its digest while it comes in.
+// claim_load FILE [WAY [THREADS [digests|awake]]]: loads a model the weig way: it is
+// claimed, loaded as WAY says (map: not at all), and then every page of every tensor is
+// touched on THREADS threads, since what nobody touched is not loaded. Default: map,
+// one thread. `digests`: every byte is compared with its digest while it comes in.
+// `awake`: it begins on a processor that has just been busy.
 #include <weig/model.h>
 
 #include <cstdio>
@@ -22,10 +23,15 @@ int fail(const weig::Error& error) {
 int main(int argc, char** argv) {
   const auto way = weig::load_way_named(argc > 2 ? argv[2] : "map");
   const unsigned long threads = argc > 3 ? std::strtoul(argv[3], nullptr, 10) : 1;
-  const bool digests = argc == 5 && std::string(argv[4]) == "digests";
-  if (argc < 2 || argc > (digests ? 5 : 4) || !way || threads == 0)
-    return std::fputs("usage: claim_load FILE [WAY [THREADS [digests]]]\n", stderr), 64;
+  const std::string how = argc == 5 ? argv[4] : "";
+  const bool digests = how == "digests";
+  const bool awake = how == "awake";
+  if (argc < 2 || argc > (digests || awake ? 5 : 4) || !way || threads == 0) {
+    std::fputs("usage: claim_load FILE [WAY [THREADS [digests|awake]]]\n", stderr);
+    return 64;
+  }
 
+  if (awake) bench::begin_awake();
   const auto verify = digests ? weig::Verify::digests : weig::Verify::structure;
   auto model = weig::Model::open(argv[1], {.load = {.way = *way}, .verify = verify});
   if (!model) return fail(model.error());

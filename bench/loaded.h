@@ -20,8 +20,17 @@
 
 namespace bench {
 
-// When this program began: the system has started it and loaded its libraries.
-inline const auto begun = std::chrono::steady_clock::now();
+// When the system had started this program and loaded its libraries, and when it began.
+inline const auto started = std::chrono::steady_clock::now();
+inline auto begun = started;
+
+// Keeps a processor busy for a tenth of a second and begins after that, as a program
+// does that has had libraries to import: an idle processor is slow for its first
+// milliseconds.
+inline void begin_awake() {
+  const auto until = begun + std::chrono::milliseconds(100);
+  while (begun < until) begun = std::chrono::steady_clock::now();
+}
 
 // Reads one byte of each 4 KiB page that holds any of `bytes`.
 inline void touch_pages(std::span<const std::byte> bytes) {
@@ -92,6 +101,7 @@ inline std::uint64_t huge_mapped_bytes(std::span<const std::byte> mapping) {
 inline void report_loaded(std::span<const std::byte> mapping = {},
                           const std::string& way = "") {
   const std::chrono::duration<double> inside = std::chrono::steady_clock::now() - begun;
+  const std::chrono::duration<double> waking = begun - started;
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   std::puts("loaded");
@@ -101,9 +111,10 @@ inline void report_loaded(std::span<const std::byte> mapping = {},
                           : static_cast<double>(huge_mapped_bytes(mapping)) /
                                 static_cast<double>(mapping.size());
   std::printf(
-      "{\"inside\": %.6f, \"major\": %ld, \"minor\": %ld, \"anonymous\": %llu, "
+      "{\"inside\": %.6f, \"waking\": %.6f, \"major\": %ld, \"minor\": %ld, "
+      "\"anonymous\": %llu, "
       "\"huge\": %.4f, \"way\": \"%s\"}\n",
-      inside.count(), usage.ru_majflt, usage.ru_minflt,
+      inside.count(), waking.count(), usage.ru_majflt, usage.ru_minflt,
       static_cast<unsigned long long>(anonymous_bytes()), huge, way.c_str());
 }
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# peers_load.py SAFETENSORS_FILE WEIG_FILE ROUNDS JSON_FILE [FORMATS]: the same tensors
+# peers_load.py SAFETENSORS_FILE WEIG_FILE ROUNDS JSON_FILE [PEERS]: the same tensors
 # loaded with weig and with other packages, each in a fresh process, to CPU tensors with
 # every page touched, at the machine's read-ahead and at 128 KiB. The peers' files lie
-# beside the safetensors file (bench/peers/files.py); FORMATS names those to look at. To
-# be run by a Python that has what bench/peers/requirements.txt lists.
+# beside the safetensors file (bench/peers/files.py); PEERS names functions of
+# bench/peers/peer.py, for a look at some. To be run by a Python that has what
+# bench/peers/requirements.txt lists.
 #
 # cold    nothing of the file is in the page cache
 # huge    all of it is, in huge folios as far as they go; at the machine's read-ahead
@@ -65,8 +66,8 @@ PEERS = {
     "llama-cpp-python": Peer("llama_cpp", "llama", alike=False),
 }
 if sys.argv[5:]:  # for a look at some of them
-    wanted = {"weig", *sys.argv[5].split(",")}
-    PEERS = {title: peer for title, peer in PEERS.items() if peer.kind in wanted}
+    wanted = {None, *sys.argv[5].split(",")}
+    PEERS = {title: peer for title, peer in PEERS.items() if peer.function in wanted}
 
 
 def path_of(peer):
@@ -103,9 +104,9 @@ def check_same():
 
 def load_once(peer):
     if peer.function is None:
-        figures = load([program("claim_load"), path_of(peer), "auto", threads])
-        # As the others, from when its libraries are there.
-        started = figures["seconds"] - figures["inside"]
+        figures = load([program("claim_load"), path_of(peer), "auto", threads, "awake"])
+        # As the others, from when its libraries are there, on a processor that was busy.
+        started = figures["seconds"] - figures["inside"] - figures["waking"]
         return figures | {"seconds": figures["inside"], "imports": started}
     return json.loads(output_of(peer, program("libtouch.so"), threads))
 

@@ -8,7 +8,8 @@
 # (10: 4.6 GB).
 #
 # Only if named: peers-load, the same model loaded by other packages (an hour and a half,
-# 45 GB; WITH_LLAMA=1 also compiles llama-cpp-python), and seven-billion, a model of 13.5
+# 45 GB; WITH_LLAMA=1 also compiles llama-cpp-python; PEERS names some functions of
+# bench/peers/peer.py, to measure no others), and seven-billion, a model of 13.5
 # GB loaded once in every way (30 GB).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -81,7 +82,8 @@ peers_load() {
   make_venv "$peers" "${lists[@]}" >&2
   need_model
   "$peers/bin/python" bench/peers/files.py "$source" "$scratch" "${kinds[@]}" >&2
-  "$peers/bin/python" bench/peers_load.py "$source" "$model" "$rounds" "$json"
+  "$peers/bin/python" bench/peers_load.py "$source" "$model" "$rounds" "$json" \
+    ${PEERS:+"$PEERS"}
   mkdir "$scratch/small"
   "$peers/bin/python" bench/peers_small.py "$scratch/small" "$rounds" "$json"
   "$peers/bin/python" bench/peers_plot.py "$json" "$results/peers.svg"

@@ -316,8 +316,12 @@ Status Loader::run() {
   const bool small_folios =
       after.minor - before.minor > total_ / os::kHugePage * kFewFaults;
   const bool all_mapped = !fill_ && !stop_ && total_ == file_.size();
-  const auto resident = small_folios && all_mapped ? os::resident_bytes(file_, mapping_)
-                                                   : os::resident_bytes(file_);
+  const bool all_huge = all_mapped && huge && *huge == file_.size() && !replaced_;
+  // What huge pages map of a file is in memory: there is nothing to count.
+  const auto resident = all_huge ? file_.size()
+                        : small_folios && all_mapped
+                            ? os::resident_bytes(file_, mapping_)
+                            : os::resident_bytes(file_);
   // Of a page that the cut went through, the rest reads as zeros.
   // Asked in this order: who is replaced may be cut.
   const auto size = file_.current_size();
