@@ -29,6 +29,7 @@ class Exhaustive : public testing::TestWithParam<const char*> {
     const std::string_view name = GetParam();
     if (name == "basic") return Image::basic();
     if (name == "all_sections") return Image::all_sections();
+    if (name == "small_model") return Image::small_model();
     return Image::minimal({{"w", Dtype::f32, {2, 3}}, {"b", Dtype::i16, {3}}});
   }
   ViewOptions options(Validation validation = Validation::full) const {
@@ -59,7 +60,7 @@ TEST_P(Exhaustive, every_changed_byte_is_refused_or_harmless) {
   for (std::uint64_t at = 0; at < changed.size(); ++at) {
     const bool in_data =
         at >= data_begin && at < changed.size() - (sealed ? sizeof(disk::Trailer) : 0);
-    if (in_data) continue;  // verify's part, below
+    if (in_data) continue;  // verify's part: verify_test.cc
     const std::byte old = changed.bytes[at];
     for (int bit = 0; bit < 8; ++bit) {
       changed.bytes[at] = old ^ static_cast<std::byte>(1 << bit);
@@ -118,7 +119,8 @@ TEST_P(Exhaustive, lazy_never_denies_a_tensor) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Exhaustive,
-                         testing::Values("basic", "all_sections", "minimal"));
+                         testing::Values("basic", "all_sections", "small_model",
+                                         "minimal"));
 
 }  // namespace
 }  // namespace weig::test

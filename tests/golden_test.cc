@@ -26,6 +26,10 @@ TEST(Golden, file_with_all_sections) {
   expect_golden("all_sections.weig", Image::all_sections());
 }
 
+TEST(Golden, file_of_24_tensors_with_all_sections) {
+  expect_golden("small_model.weig", Image::small_model());
+}
+
 TEST(Golden, file_without_tensors) {
   expect_golden("empty.weig",
                 Image::sealed({}, {{disk::SectionKind::metadata, to_bytes("{}")}}));

@@ -164,12 +164,40 @@ Image Image::basic() {
   return sealed(basic_tensors(), {{disk::SectionKind::metadata, metadata}});
 }
 
-Image Image::all_sections() {
-  const std::vector<ImageTensor> tensors = {
-      {"blk.0.q", Dtype::i8, {4, 8}},     {"blk.0.q.scale", Dtype::f32, {4}},
-      {"blk.0.q.zero", Dtype::i8, {4}},   {"blk.1.q", Dtype::i8, {4, 8}},
-      {"blk.1.q.scale", Dtype::f32, {1}},
+namespace {
+
+// Every tensor that has one named NAME.scale is told to be quantised by it, and by
+// NAME.zero where that is there: along axis 0, or whole if there is one scale.
+std::vector<std::byte> quantizations(const std::vector<ImageTensor>& tensors,
+                                     const Plan& plan) {
+  const auto ordinal = [&](const std::string& name) {
+    for (std::uint32_t i = 0; i < plan.size(); ++i)
+      if (tensors[plan.order()[i]].name == name) return i;
+    return disk::kNone;
   };
+  std::vector<std::byte> entries;
+  std::uint32_t count = 0;
+  for (std::uint32_t i = 0; i < plan.size(); ++i) {
+    const std::string& name = tensors[plan.order()[i]].name;
+    const std::uint32_t scale = ordinal(name + ".scale");
+    if (scale == disk::kNone) continue;
+    const bool whole = tensors[plan.order()[scale]].shape[0] == 1;
+    const std::uint32_t axis = whole ? disk::kNone : 0;
+    const std::uint32_t block = 0;
+    for (const std::uint32_t field :
+         {i, 1U, axis, block, scale, ordinal(name + ".zero"), disk::kNone, 0U})
+      put_u32(entries, field);
+    ++count;
+  }
+  std::vector<std::byte> section;
+  put_u32(section, count);
+  put_u32(section, 0);
+  section.insert(section.end(), entries.begin(), entries.end());
+  return section;
+}
+
+// Of tensors that safetensors knows, with all seven kinds of section.
+Image with_all_sections(const std::vector<ImageTensor>& tensors) {
   const auto specs = specs_of(tensors);
   const Plan plan = Plan::make(specs).value();
   const std::string_view metadata = R"({"format":"pt"})";
@@ -183,31 +211,46 @@ Image Image::all_sections() {
   const std::string text = header.finish();
   const std::vector<std::uint32_t> order(plan.order().begin(), plan.order().end());
 
-  std::vector<std::byte> quantization;
-  put_u32(quantization, 2);
-  put_u32(quantization, 0);
-  const std::uint32_t none = disk::kNone;
-  for (const auto& entry : {Quantization{0, 1, 0, 0, 1, 2, none, 0},
-                            Quantization{3, 1, none, 0, 4, none, none, 0}})
-    for (const std::uint32_t field :
-         {entry.tensor, entry.scheme, entry.axis, entry.block, entry.scale,
-          entry.zero_point, entry.scale2, entry.zero})
-      put_u32(quantization, field);
-
   std::vector<std::byte> shard;
   put_u64(shard, 0x1122334455667788);
   put_u64(shard, 0x99AABBCCDDEEFF00);
   put_u32(shard, 0);
   put_u32(shard, 2);
-  put_u64(shard, 9);
+  put_u64(shard, tensors.size() + 4);
 
-  return sealed(
+  return Image::sealed(
       tensors,
       {{disk::SectionKind::metadata, to_bytes(metadata)},
        {disk::SectionKind::source,
         make_source_section(text, text.size() + data, order, specs, plan, metadata)},
-       {disk::SectionKind::quantization, quantization},
+       {disk::SectionKind::quantization, quantizations(tensors, plan)},
        {disk::SectionKind::shard, shard}});
+}
+
+}  // namespace
+
+Image Image::all_sections() {
+  return with_all_sections({{"blk.0.q", Dtype::i8, {4, 8}},
+                            {"blk.0.q.scale", Dtype::f32, {4}},
+                            {"blk.0.q.zero", Dtype::i8, {4}},
+                            {"blk.1.q", Dtype::i8, {4, 8}},
+                            {"blk.1.q.scale", Dtype::f32, {1}}});
+}
+
+Image Image::small_model() {
+  std::vector<ImageTensor> tensors = {
+      {"embed", Dtype::f16, {8, 4}},      {"empty", Dtype::f32, {0, 4}},
+      {"head", Dtype::bf16, {4, 4}},      {"mask", Dtype::boolean, {3}},
+      {"packed", Dtype::f4_e2m1, {2, 6}}, {"positions", Dtype::i64, {2}},
+      {"rope", Dtype::complex64, {2}},    {"step", Dtype::f64, {}},
+  };
+  for (const std::string layer : {"blk.0", "blk.1", "blk.2", "blk.10"}) {
+    tensors.push_back({layer + ".norm", Dtype::f32, {4}});
+    tensors.push_back({layer + ".q", Dtype::i8, {4, 8}});
+    tensors.push_back({layer + ".q.scale", Dtype::f32, {4}});
+    tensors.push_back({layer + ".q.zero", Dtype::i8, {4}});
+  }
+  return with_all_sections(tensors);
 }
 
 std::uint64_t Image::record(std::uint64_t ordinal) const {

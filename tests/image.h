@@ -35,6 +35,8 @@ class Image {
   static Image basic();
   // All seven kinds of section.
   static Image all_sections();
+  // The same, with 24 tensors of 9 types, in four layers and outside them.
+  static Image small_model();
   // 24 MiB in three tensors, and a little more, so that the end lies inside a piece and
   // a page.
   static Image for_loading();

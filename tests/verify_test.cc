@@ -27,15 +27,18 @@ TEST(Verify, a_sound_file_is_sound) {
   }
 }
 
-// C56: every byte of the data region, tensor or padding.
-TEST(Verify, finds_every_changed_data_byte) {
-  const Image original = Image::basic();
+// Every bit of the data region, tensor or padding.
+class VerifyBits : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Every, VerifyBits, testing::Range(0, 8));
+
+TEST_P(VerifyBits, changed_is_found_and_named) {
+  const Image original = Image::small_model();
   const View view = original.open().value();
   const Folder folder;
   const std::string path = folder.path("m.weig");
   for (std::uint64_t at = view.data_begin(); at < view.data_end(); ++at) {
     Image image = original;
-    image.bytes[at] ^= std::byte{1};
+    image.bytes[at] ^= static_cast<std::byte>(1 << GetParam());
     write_file(path, image.bytes);
     const Model model = Model::open(path).value();
     const VerifyReport report = verify(model, {.threads = 1, .progress = {}}).value();
