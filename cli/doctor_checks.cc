@@ -96,12 +96,17 @@ Found address_space(const SystemFacts& system, const FileFacts* file) {
   if (!file) return Finding{.says = says};
   const std::uint64_t need = file->size + system.address_space_used + kSpaceBeside;
   if (need <= limit) return Finding{.says = says};
-  return Finding{.verdict = Verdict::breaks,
-                 .says = fmt::format(
-                     "{}: the file needs {}, so mapping it fails (no_memory, ENOMEM)",
-                     says, short_bytes(need)),
-                 .command = raise_limit(system, {.letter = 'v', .option = "as"}, need,
-                                        system.address_space_hard)};
+  const std::string command = raise_limit(system, {.letter = 'v', .option = "as"}, need,
+                                          system.address_space_hard);
+  return Finding{
+      .verdict = Verdict::breaks,
+      .says =
+          fmt::format("{}: the file needs {}, so mapping it fails (no_memory, ENOMEM)",
+                      says, short_bytes(need)),
+      .command = command,
+      .advice = command.empty() ? "start this where that limit is higher: root "
+                                  "may not raise it here (CAP_SYS_RESOURCE)"
+                                : ""};
 }
 
 Found map_count(const SystemFacts& system, const FileFacts*) {

@@ -21,6 +21,7 @@ struct SystemFacts {
   std::string kernel;                     // "6.18.3-amd64"
   std::pair<unsigned, unsigned> version;  // 6, 18
   bool root = false;
+  bool may_raise_limits = false;  // root with CAP_SYS_RESOURCE, which containers lack
   unsigned cpus = 1;
   std::uint64_t page_size = 4096;
   bool has_populate = true;  // MADV_POPULATE_READ

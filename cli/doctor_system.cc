@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Facts about the system: limits, settings, and which calls the kernel has. What kernel
 // headers may lack is declared here.
+#include <linux/capability.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -67,6 +68,15 @@ bool has_page_scan() {
   return has;
 }
 
+// Of this process, now.
+bool may_raise_limits() {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
+  if (::syscall(SYS_capget, &header, data) != 0)
+    return true;  // not known to be missing
+  return (data[0].effective >> CAP_SYS_RESOURCE & 1U) != 0;
+}
+
 // "always [madvise] never" -> "madvise".
 std::string chosen(const std::string& text) {
   const std::size_t begin = text.find('[');
@@ -106,6 +116,7 @@ SystemFacts system_facts() {
                   &facts.version.second) != 2)
     facts.version = {0, 0};
   facts.root = ::geteuid() == 0;
+  facts.may_raise_limits = facts.root && may_raise_limits();
   facts.cpus = usable_cpus();
   facts.page_size = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   facts.has_populate = has_populate();

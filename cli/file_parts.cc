@@ -112,7 +112,7 @@ Result<std::vector<FileRange>> group_ranges(const std::vector<FilePart>& parts,
     const auto near = nearest(known, pattern);
     return Error(Code::not_found, "no group is called " + in_quotes(pattern))
         .hint(near ? fmt::format("did you mean {}?", in_quotes(*near))
-                   : "'weig residency' lists them");
+                   : "'weig residency' lists them, between metadata and other tensors");
   }
   return joined(std::move(ranges));
 }

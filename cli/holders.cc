@@ -15,6 +15,8 @@
 #include <optional>
 #include <sstream>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "quantity.h"
 #include "terminal.h"
@@ -102,17 +104,27 @@ Holders holders_of(const std::string& path) {
       .inode = status.st_ino,
       .device = fmt::format("{}:{}", major(status.st_dev), minor(status.st_dev)),
       .path = std::filesystem::canonical(path, failed).string()};
+  std::vector<int> processes;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", failed)) {
     const std::string name = entry.path().filename().string();
     int process = 0;
     const auto read = std::from_chars(name.data(), name.data() + name.size(), process);
     if (read.ptr != name.data() + name.size() || process == ::getpid()) continue;
-    const auto holder = look_at(process, file);
-    if (!holder)
-      ++holders.hidden;
-    else if (holder->mapped > 0)
-      holders.found.push_back(*holder);
+    processes.push_back(process);
   }
+  // Who is just starting or ending may not be looked at either: those are asked again.
+  std::vector<int> hidden;
+  for (int tries = 0; tries < 2; ++tries) {
+    for (const int process : processes) {
+      const auto holder = look_at(process, file);
+      if (!holder)
+        hidden.push_back(process);
+      else if (holder->mapped > 0)
+        holders.found.push_back(*holder);
+    }
+    processes = std::exchange(hidden, {});
+  }
+  holders.hidden = static_cast<unsigned>(processes.size());
   return holders;
 }
 

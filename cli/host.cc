@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <locale.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -136,14 +137,15 @@ int sync_folder_of(const std::string& path) noexcept {
 
 int stop_signal() noexcept { return stopped_by; }
 
-int wait_for_stop() noexcept {
+int wait_for_stop(int seconds) noexcept {
   // Blocked while the flag is looked at, so that none comes in between unseen.
   sigset_t stops;
   sigset_t before;
   sigemptyset(&stops);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&stops, signal);
   ::sigprocmask(SIG_BLOCK, &stops, &before);
-  while (stopped_by == 0) ::sigsuspend(&before);
+  const timespec most{.tv_sec = seconds, .tv_nsec = 0};
+  if (stopped_by == 0) ::ppoll(nullptr, 0, &most, &before);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   return stopped_by;
 }

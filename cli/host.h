@@ -39,8 +39,8 @@ int sync_folder_of(const std::string& path) noexcept;
 // The signal that asked the process to stop, or 0.
 int stop_signal() noexcept;
 
-// Waits until a signal asks the process to stop; returns it.
-int wait_for_stop() noexcept;
+// Waits for so long at most; the signal that asked the process to stop, or 0.
+int wait_for_stop(int seconds) noexcept;
 
 // Terminal columns of one character; 1 where the host does not know.
 std::size_t character_columns(char32_t code);

@@ -24,6 +24,7 @@ std::string raise_limit(const SystemFacts& system, LimitName name, std::uint64_t
   if (!hard) return fmt::format("ulimit -S -{} unlimited", name.letter);
   const std::uint64_t kib = (bytes + 1023) / 1024;
   if (kib <= *hard / 1024) return fmt::format("ulimit -S -{} {}", name.letter, kib);
+  if (system.root && !system.may_raise_limits) return {};
   const std::string command =
       fmt::format("prlimit --pid $$ --{}=unlimited", name.option);
   // "$$" must be the shell of the user, not one that sudo starts.

@@ -18,7 +18,7 @@ std::string as_root(const SystemFacts& system, const std::string& command);
 std::string write_setting(std::string_view value, std::string_view path);
 
 // Raises a limit of this shell, and so of what it starts: with ulimit where the hard
-// limit allows, with prlimit where only root may.
+// limit allows, with prlimit where only root may. Empty where root may not either.
 struct LimitName {
   char letter;              // of ulimit
   std::string_view option;  // of prlimit

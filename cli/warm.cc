@@ -41,32 +41,42 @@ std::string names_text(const std::vector<std::string>& names) {
   return text;
 }
 
-void warn_of_limit(const Arguments& arguments, const WarmPlan& plan) {
-  if (plan.bytes_left_out == 0) return;
-  warn(fmt::format(
-      "{}: only the first {} of {} are read: {} has {} available, and more would not "
-      "stay in memory; left out: {}",
-      arguments.load.file, short_bytes(byte_count(plan.ranges)),
-      short_bytes(byte_count(plan.wanted)), plan.memory.source,
-      short_bytes(plan.memory.available), names_text(plan.left_out)));
+// Tells it at once, and in the report.
+void note(const Arguments& arguments, Warmed& warmed, std::string warning) {
+  warn(fmt::format("{}: {}", arguments.load.file, warning));
+  warmed.warnings.push_back(std::move(warning));
 }
 
-void warn_of_small_pages(const Arguments& arguments, const Warmed& warmed) {
+void warn_of_limit(const Arguments& arguments, Warmed& warmed) {
+  const WarmPlan& plan = warmed.plan;
+  if (plan.bytes_left_out == 0) return;
+  note(arguments, warmed,
+       fmt::format("only the first {} of {} are read: {} has {} available, and more "
+                   "would not stay in memory; left out: {}",
+                   short_bytes(byte_count(plan.ranges)),
+                   short_bytes(byte_count(plan.wanted)), plan.memory.source,
+                   short_bytes(plan.memory.available), names_text(plan.left_out)));
+}
+
+void warn_of_small_pages(const Arguments& arguments, Warmed& warmed) {
   if (arguments.load.folios != FolioWish::huge || !warmed.huge_after ||
       warmed.stayed > 0)
     return;
   if (!has_small_pages(warmed.load)) return;
-  warn(
-      fmt::format("{}: {:.1f} % came in 2 MiB pages, not more: either its file system "
-                  "has none, which 'weig doctor' tells, or free memory is scattered",
-                  arguments.load.file, 100 * *warmed.huge_after));
+  note(arguments, warmed,
+       fmt::format("{:.1f} % came in 2 MiB pages, not more: either its file system has "
+                   "none, which 'weig doctor' tells, or free memory is scattered",
+                   100 * *warmed.huge_after));
 }
 
 void print_text(Output& output, const Arguments& arguments, const Warmed& warmed) {
   const LoadReport& load = warmed.load;
-  output.print("{}: {} in memory after {}, {}", printable(arguments.load.file),
-               short_bytes(load.bytes), duration(load.seconds),
-               rate(load.bytes, load.seconds));
+  output.print("{}: {} ", printable(arguments.load.file), short_bytes(load.bytes));
+  if (load.major_faults == 0 && warmed.dropped == 0)
+    output.print("were in memory already");
+  else
+    output.print("in memory after {}, {}", duration(load.seconds),
+                 rate(load.bytes, load.seconds));
   if (warmed.huge_after)
     output.print(", {:.1f} % in 2 MiB pages", 100 * *warmed.huge_after);
   if (arguments.load.folios == FolioWish::huge && warmed.huge_before)
@@ -106,13 +116,13 @@ void print_json(Output& output, const Arguments& arguments, const Warmed& warmed
   json.member("memory_limit_of", warmed.plan.memory.source);
   add_optional(json, "locked", warmed.locked);
   json.key("warnings").begin_array();
-  for (const std::string& warning : load.warnings) json.value(warning);
+  for (const std::string& warning : warmed.warnings) json.value(warning);
   json.end_array().end_object();
 }
 
-void tell_warnings(const Arguments& arguments, const Warmed& warmed) {
+void tell_warnings(const Arguments& arguments, Warmed& warmed) {
   for (const std::string& warning : warmed.load.warnings)
-    warn(fmt::format("{}: {}", arguments.load.file, warning));
+    note(arguments, warmed, warning);
   warn_of_small_pages(arguments, warmed);
 }
 
@@ -121,7 +131,7 @@ void print(Output& output, const Arguments& arguments, const Warmed& warmed) {
                                : print_text(output, arguments, warmed);
 }
 
-int report(const Arguments& arguments, const Warmed& warmed) {
+int report(const Arguments& arguments, Warmed& warmed) {
   tell_warnings(arguments, warmed);
   Output output(stdout, "standard output");
   print(output, arguments, warmed);
@@ -146,8 +156,9 @@ int lock_and_wait(const Arguments& arguments, const Model& model, Warmed& warmed
   if (!lock) return fail(Error(lock.error()).file(arguments.load.file), arguments.form);
   warmed.locked = lock->bytes();
   if (*warmed.locked < byte_count(warmed.plan.ranges))
-    warn(fmt::format("{}: only {} of {} are locked: this process {}; {}",
-                     arguments.load.file, full_bytes(*warmed.locked),
+    note(arguments, warmed,
+         fmt::format("only {} of {} are locked: this process {}; {}",
+                     full_bytes(*warmed.locked),
                      full_bytes(byte_count(warmed.plan.ranges)),
                      lock_limit_text(memory_lock_limit()), how_to_raise_lock_limit()));
   tell_warnings(arguments, warmed);
@@ -158,7 +169,15 @@ int lock_and_wait(const Arguments& arguments, const Model& model, Warmed& warmed
   const Status told = output.finish();
   if (!told && !output.reader_gone()) return fail(told.error(), Form::text);
   tell_ready();
-  wait_for_stop();
+  // Locked is the file that was opened, which nobody gets who opens the path after it
+  // has been replaced.
+  while (wait_for_stop(1) == 0)
+    if (const auto change = model.changed(); change && *change == FileChange::replaced)
+      return fail(
+          Error(Code::io, "the file was replaced: what was locked is the old one")
+              .file(arguments.load.file)
+              .hint("start this anew to lock the new one"),
+          Form::text);
   return 0;
 }
 
@@ -169,7 +188,7 @@ int run_warm(const Arguments& arguments) {
   warmed.plan = *std::move(plan);
   if (const Status status = check_lock(arguments, warmed.plan); !status)
     return fail(Error(status.error()).file(arguments.load.file), arguments.form);
-  warn_of_limit(arguments, warmed.plan);
+  warn_of_limit(arguments, warmed);
   const auto model = load_into_memory(arguments.load, warmed);
   if (!model) return fail(model.error(), arguments.form);
   return arguments.lock == LockAmount::nothing
@@ -211,7 +230,8 @@ Command add_warm(CLI::App& app) {
   command->footer(
       "What memory cannot hold is left out, and named.\n"
       "With --lock it tells systemd when it is ready (Type=notify), and ends with\n"
-      "status 0 on Ctrl-C or SIGTERM once everything is locked.");
+      "status 0 on Ctrl-C, SIGTERM or SIGHUP once everything is locked, and with 8\n"
+      "when another file has been put in this one's place.");
   return {command, [arguments] { return run_warm(*arguments); }};
 }
 

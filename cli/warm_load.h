@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "warm_plan.h"
 
@@ -29,6 +30,7 @@ struct Warmed {
   std::optional<double> huge_before;  // share of the ranges in 2 MiB pages
   std::optional<double> huge_after;
   std::optional<std::uint64_t> locked;
+  std::vector<std::string> warnings;  // those that have been told
 };
 
 // Loads the plan's ranges, and fills the rest of `warmed`. Fails as Model::open does,

@@ -7,6 +7,7 @@ import mmap
 import os
 import pty
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 
 import page_cache
 import safetensors_file
-from command import CANNOT_OPEN, CORRUPT, LIMIT, NOT_FOUND, USAGE
+from command import CANNOT_OPEN, CORRUPT, IO, LIMIT, NOT_FOUND, USAGE
 
 MIB = 1 << 20
 NOBODY = 65534
@@ -164,6 +165,9 @@ def test_warm_brings_everything_into_memory(weig, model, options):
     assert report["bytes"] == os.path.getsize(model) == report["resident_after"]
     assert report["resident_before"] < MIB  # what opening it has read
     assert report["bytes_left_out"] == 0 and report["warnings"] == []
+    again = weig.ok("warm", model).text
+    assert "were in memory already" in again and "/s" not in again
+    page_cache.evict(model)
     assert "in memory after" in weig.ok("warm", model).text
 
 
@@ -268,6 +272,9 @@ def test_what_memory_cannot_hold_is_left_out_and_named(weig, model):
         assert report["bytes"] + report["bytes_left_out"] == os.path.getsize(model)
         assert report["memory_limit_of"] == str(group)
         assert report["left_out"] and report["left_out"][-1] in run.err
+        assert [f"weig: warning: {model}: {w}" for w in report["warnings"]] == (
+            run.err.splitlines()
+        )
         assert str(group) in run.err and "would not stay in memory" in run.err
         # What was read has stayed.
         assert report["resident_after"] >= 0.9 * report["bytes"]
@@ -276,6 +283,15 @@ def test_what_memory_cannot_hold_is_left_out_and_named(weig, model):
         )
         assert refused.status == LIMIT and "does not fit" in refused.err
         page_cache.evict(model)
+
+
+@needs_root
+def test_residency_without_address_space_tells_so(weig, model):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (48 * MIB, 48 * MIB))
+
+    run = weig("residency", model, preexec_fn=limit)
+    assert "RLIMIT_AS" in run.text + run.err
 
 
 def sparse_file(folder, size):
@@ -411,8 +427,23 @@ def test_lock_what_fits_goes_on_and_says_how_much(weig_for_all, model):
     assert page_cache.resident_share(model) == 1
     status, err = stop(process)
     assert status == 0
+    [warning] = report["warnings"]
+    assert warning in err
     for words in ("only 65.5 kB (65,536 bytes) of", "may lock 65.5 kB", "ulimit -l"):
         assert words in err, words
+
+
+def test_lock_ends_when_the_file_is_replaced(weig, model, big_tmp):
+    """By the new one that readers get: what is locked serves nobody."""
+    file = Path(shutil.copy(model, big_tmp / "served.weig"))
+    process, _ = lock(weig, file, "--lock")
+    os.utime(file)  # written to in place, it is the same file
+    time.sleep(1.5)
+    assert process.poll() is None
+    shutil.copy(model, big_tmp / "new.weig")
+    os.rename(big_tmp / "new.weig", file)
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == IO and "was replaced" in err and str(file) in err
 
 
 def test_lock_options_exclude_each_other(weig, model):
