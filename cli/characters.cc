@@ -24,9 +24,11 @@ Character character_at(std::string_view text, std::size_t at) noexcept {
 }
 
 bool is_unsafe(char32_t code) noexcept {
-  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x061C ||
-         (code >= 0x200B && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
-         (code >= 0x2066 && code <= 0x2069) || code == 0xFEFF;
+  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0xAD ||
+         code == 0x061C || code == 0x180E || (code >= 0x200B && code <= 0x200F) ||
+         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) ||
+         code == 0xFEFF || (code >= 0xFFF9 && code <= 0xFFFB) ||
+         (code >= 0xE0000 && code <= 0xE007F);
 }
 
 bool is_plain(std::string_view text) noexcept {

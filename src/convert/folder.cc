@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "convert/sources.h"
+#include "core/digest.h"
 #include "core/text.h"
 #include "core/try.h"
 #include "formats/json.h"
@@ -122,13 +123,18 @@ Status read_weight_map(ondemand::object map, Index& index) {
       return json_error(error, "the index's weight_map")
           .file(index.path)
           .tensor(tensor);
-    const auto [at, fresh] =
-        shard_number.emplace(shard, static_cast<std::uint32_t>(index.shards.size()));
+    const auto next = static_cast<std::uint32_t>(index.shards.size());
+    const auto [at, fresh] = shard_number.emplace(shard, next);
+    std::uint32_t& number = at->second;
     if (fresh) {
-      index.shards.emplace_back(shard);
-      WEIG_TRY(check_confined(index.shards.back(), index.path));
+      const std::string spelt(shard);
+      WEIG_TRY(check_confined(spelt, index.path));
+      // One file is read once, in however many ways it is spelt.
+      const std::string normal = std::filesystem::path(spelt).lexically_normal();
+      number = shard_number.emplace(normal, next).first->second;
+      if (number == next) index.shards.push_back(spelt);
     }
-    index.tensors.emplace_back(std::move(tensor), at->second);
+    index.tensors.emplace_back(std::move(tensor), number);
   }
   return {};
 }

@@ -10,6 +10,7 @@
 #include <weig/model.h>
 
 #include "convert/source_header.h"
+#include "core/digest.h"
 #include "core/text.h"
 #include "core/try.h"
 #include "formats/big_endian.h"
@@ -120,7 +121,7 @@ Result<SourceFile> open_source(const std::string& path, const ConvertOptions& op
 }
 
 Status gather(Sources& sources) {
-  std::unordered_map<std::string_view, std::uint32_t> seen;
+  std::unordered_map<std::string_view, std::uint32_t, SeededHash> seen;
   for (std::uint32_t f = 0; f < sources.files.size(); ++f) {
     const Manifest& manifest = sources.files[f].manifest;
     for (std::uint32_t e = 0; e < manifest.entries().size(); ++e) {

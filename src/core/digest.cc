@@ -10,6 +10,7 @@
 #endif
 
 #include <new>
+#include <random>
 #include <string>
 
 namespace weig {
@@ -21,6 +22,22 @@ Digest from(XXH128_hash_t hash) noexcept { return {hash.low64, hash.high64}; }
 
 std::uint64_t xxh3_64(Bytes bytes) noexcept {
   return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+std::size_t SeededHash::operator()(Bytes bytes) const noexcept {
+  static const std::uint64_t seed = [] {
+    std::random_device random;
+    return std::uint64_t{random()} << 32 | random();
+  }();
+  return static_cast<std::size_t>(
+      XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed));
+}
+std::size_t SeededHash::operator()(std::string_view text) const noexcept {
+  return (*this)(bytes_of(text));
+}
+std::size_t SeededHash::operator()(
+    std::span<const std::uint64_t> numbers) const noexcept {
+  return (*this)(std::as_bytes(numbers));
 }
 
 Digest xxh3_128(Bytes bytes) noexcept {

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include <weig/view.h>
 
@@ -13,6 +15,15 @@
 namespace weig {
 
 std::uint64_t xxh3_64(Bytes bytes) noexcept;
+
+// Of what comes from files, in hash tables of this process: by a seed that no file can
+// know, so that none can be made whose names all fall into one place.
+struct SeededHash {
+  std::size_t operator()(Bytes bytes) const noexcept;
+  std::size_t operator()(std::string_view text) const noexcept;
+  std::size_t operator()(std::span<const std::uint64_t> numbers) const noexcept;
+};
+
 Digest xxh3_128(Bytes bytes) noexcept;
 
 // XXH3-128 of bytes that come in pieces. Reusable; one state for any number of digests.

@@ -70,11 +70,6 @@ Result<std::vector<std::uint32_t>> table_order(std::span<const TensorSpec> specs
   return order;
 }
 
-struct ShapeHash {
-  std::size_t operator()(std::span<const std::uint64_t> shape) const noexcept {
-    return static_cast<std::size_t>(xxh3_64(std::as_bytes(shape)));
-  }
-};
 struct ShapeEqual {
   bool operator()(std::span<const std::uint64_t> a,
                   std::span<const std::uint64_t> b) const noexcept {
@@ -245,7 +240,7 @@ Result<Front> build_front(std::span<const TensorSpec> specs, const Plan& plan,
     out.push_back(std::byte{0});
   }
   pad_to(out, 8);
-  std::unordered_map<std::span<const std::uint64_t>, std::uint64_t, ShapeHash,
+  std::unordered_map<std::span<const std::uint64_t>, std::uint64_t, SeededHash,
                      ShapeEqual>
       shape_at;
   for (const std::uint32_t i : plan.order()) {

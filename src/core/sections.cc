@@ -115,13 +115,16 @@ Result<std::uint64_t> check_list(std::string_view name, Bytes bytes,
 
 Status check_groups(Bytes bytes, std::uint64_t tensor_count) {
   WEIG_TRY_ASSIGN(count, check_list("groups", bytes, sizeof(disk::GroupEntry)));
-  const std::uint64_t names = kListHead + count * sizeof(disk::GroupEntry);
+  std::uint64_t names = kListHead + count * sizeof(disk::GroupEntry);
   std::uint64_t end = 0;
   for (std::uint64_t i = 0; i < count; ++i) {
     const disk::GroupEntry entry = load_group(bytes, i);
     const auto name = group_name(bytes, entry.name_offset);
     if (entry.name_offset < names || !name)
-      return bad("groups", "a name lies outside it").found(entry.name_offset);
+      return bad("groups", "a name lies outside it or within the one before")
+          .found(entry.name_offset)
+          .expected("at or after " + std::to_string(names));
+    names = entry.name_offset + name->size() + 1;
     if (!is_utf8(*name))
       return bad("groups", "a name is not UTF-8").found(in_quotes(*name));
     if (entry.count == 0 || entry.first < end ||

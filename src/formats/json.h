@@ -15,6 +15,8 @@
 
 #include <weig/error.h>
 
+#include "core/digest.h"
+
 namespace weig {
 
 // What simdjson found wrong, as an Error.
@@ -28,7 +30,7 @@ class KeySet {
 
  private:
   std::vector<std::string> few_;          // compared one by one while they are few,
-  std::unordered_set<std::string> many_;  // then moved here
+  std::unordered_set<std::string, SeededHash> many_;  // then moved here
 };
 
 // Appends `value` without white space, strings respelled, numbers as they stand.

@@ -5,13 +5,14 @@
 #include <unordered_set>
 
 #include "core/bytes.h"
+#include "core/digest.h"
 #include "core/text.h"
 #include "core/try.h"
 
 namespace weig {
 
 Status check_distinct_names(const Manifest& manifest) {
-  std::unordered_set<std::string_view> names;
+  std::unordered_set<std::string_view, SeededHash> names;
   names.reserve(manifest.entries().size());
   for (const Manifest::Entry& entry : manifest.entries())
     if (!names.insert(manifest.name(entry)).second)
