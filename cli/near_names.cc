@@ -8,8 +8,9 @@ namespace weig::cli {
 namespace {
 
 // Edit distance costs the product of two lengths, so in a huge file it looks at the
-// first names only; names in such files are alike anyway.
+// first names only, and at fewer long ones; names in such files are alike anyway.
 constexpr std::uint64_t kMaxCompared = 20'000;
+constexpr std::uint64_t kMaxCost = 100'000'000;
 constexpr std::size_t kMaxLength = 512;
 constexpr std::size_t kMaxShown = 3;
 
@@ -69,13 +70,15 @@ std::optional<std::size_t> edit_distance(std::string_view a, std::string_view b,
 std::vector<std::string> near_names(const Model& model, std::string_view name) {
   std::vector<std::pair<std::size_t, std::string_view>> near;
   const std::size_t limit = distance_limit(name);
+  std::uint64_t cost = 0;
   for (const auto& tensor : model.tensors()) {
     if (!tensor) continue;
     if (same_but_case(tensor->name(), name)) {
       near.emplace_back(kSameButCase, tensor->name());
     } else if (same_end(tensor->name(), name)) {
       near.emplace_back(kSameEnd, tensor->name());
-    } else if (tensor->ordinal() < kMaxCompared) {
+    } else if (tensor->ordinal() < kMaxCompared && cost < kMaxCost) {
+      cost += tensor->name().size() * name.size();
       const auto distance = edit_distance(tensor->name(), name, limit);
       if (distance) near.emplace_back(kEdited + *distance, tensor->name());
     }

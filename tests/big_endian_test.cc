@@ -64,6 +64,15 @@ const std::vector<Bad>& bad_files() {
   return all;
 }
 
+TEST(BigEndian, b_names_overlap) {
+  const Image image = Image::overlapping_names(1100, ByteOrder::big);
+  const auto manifest =
+      read_big_endian(image.bytes, image.size(), {.unsealed = Unsealed::accept});
+  ASSERT_FALSE(manifest);
+  EXPECT_EQ(manifest.error().code(), Code::limit);
+  EXPECT_NE(manifest.error().message().find("names overlap"), std::string::npos);
+}
+
 class BigEndianRefuses : public testing::TestWithParam<Bad> {};
 
 TEST_P(BigEndianRefuses, it) {

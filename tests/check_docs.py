@@ -47,7 +47,7 @@ def check_rows(page: pathlib.Path, tests: list, also: str = "$^") -> int:
 dumps = check_dumps(root / "docs" / "format.md")
 rules = check_rows(
     root / "docs" / "format.md",
-    ["corruption_test.cc", "big_endian_test.cc"],
+    ["corruption_test.cc", "late_corruption_test.cc", "big_endian_test.cc"],
     r"TEST\(\w+, ([a-z0-9_]+)\)",
 )
 headers = check_rows(root / "docs" / "safetensors.md", ["safetensors_test.cc"])

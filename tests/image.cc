@@ -132,6 +132,19 @@ Image Image::minimal(const std::vector<ImageTensor>& tensors, ByteOrder order,
   return image;
 }
 
+Image Image::overlapping_names(std::uint64_t count, ByteOrder order) {
+  std::vector<ImageTensor> tensors(count, {"", Dtype::u8, {0}});
+  tensors[0].name = std::string(disk::kMaxNameBytes, 'x');
+  Image image = minimal(tensors, order);
+  const std::uint64_t longest = sizeof(disk::Header) + count * sizeof(disk::TensorMeta);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint64_t name = longest + i;
+    image.set(sizeof(disk::Header) + i * sizeof(disk::TensorMeta),
+              order == ByteOrder::big ? byteswapped(name) : name);
+  }
+  return image;
+}
+
 namespace {
 
 const std::vector<ImageTensor> kBasicTensors = {

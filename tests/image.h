@@ -30,6 +30,10 @@ class Image {
   static Image minimal(const std::vector<ImageTensor>& tensors,
                        ByteOrder order = ByteOrder::little,
                        std::uint64_t alignment = 64);
+  // A minimal file of empty tensors, each of whose names is the end of one of 65,535
+  // bytes.
+  static Image overlapping_names(std::uint64_t count,
+                                 ByteOrder order = ByteOrder::little);
   // The file of the golden tests: groups, aliases, scalars, empties, metadata, a
   // source.
   static Image basic();

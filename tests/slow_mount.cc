@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// slow_mount FOLDER MOUNT_POINT DELAY_MS LOG: shows the files of FOLDER under
-// MOUNT_POINT (through FUSE), each read after a delay, as a slow network file system
-// does. Every read is a line "OFFSET SIZE" of LOG. Runs until it is unmounted.
+// slow_mount FOLDER MOUNT_POINT DELAY_MS LOG [BEGIN END]: shows the files of FOLDER
+// under MOUNT_POINT (through FUSE), each read after a delay, as a slow network file
+// system does. Every read is a line "OFFSET SIZE" of LOG. Bytes [BEGIN, END) of every
+// file cannot be read, as on a failing disk. Runs until it is unmounted.
 #define FUSE_USE_VERSION 31
 #include <fcntl.h>
 #include <fuse.h>
@@ -19,6 +20,8 @@ namespace {
 std::string folder;
 useconds_t delay;
 int log_file;
+off_t bad_begin = 0;
+off_t bad_end = 0;
 
 int negative(int result) { return result < 0 ? -errno : result; }
 
@@ -39,6 +42,8 @@ int read_file(const char*, char* buffer, std::size_t size, off_t offset,
   const std::string line = std::to_string(offset) + " " + std::to_string(size) + "\n";
   if (::write(log_file, line.data(), line.size()) < 0) return -errno;
   ::usleep(delay);
+  // The kernel asks again for each page of what fails as a whole.
+  if (offset < bad_end && offset + static_cast<off_t>(size) > bad_begin) return -EIO;
   return negative(
       static_cast<int>(::pread(static_cast<int>(info->fh), buffer, size, offset)));
 }
@@ -50,8 +55,13 @@ int release(const char*, fuse_file_info* info) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5)
-    return std::fputs("usage: slow_mount FOLDER POINT MS LOG\n", stderr), 64;
+  if (argc != 5 && argc != 7)
+    return std::fputs("usage: slow_mount FOLDER POINT MS LOG [BEGIN END]\n", stderr),
+           64;
+  if (argc == 7) {
+    bad_begin = std::atol(argv[5]);
+    bad_end = std::atol(argv[6]);
+  }
   folder = argv[1];
   delay = static_cast<useconds_t>(std::atoi(argv[3]) * 1000);
   log_file = ::open(argv[4], O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);

@@ -20,6 +20,9 @@
 namespace weig {
 namespace {
 
+// Of one kind: the first of many, the rest is counted.
+constexpr std::size_t kMaxWarnings = 20;
+
 Status read_safetensors_source(SourceFile& source, Bytes first,
                                const ConvertOptions& options) {
   const SafetensorsOptions limits{.strictness = options.strictness,
@@ -54,7 +57,14 @@ Status keep_source_header(SourceFile& source, const Model& model, std::string he
 Status read_weig_source(SourceFile& source) {
   WEIG_TRY_ASSIGN(model, Model::open(source.file.path(), {.unsealed = Unsealed::accept,
                                                           .part = Part::metadata}));
+  WEIG_TRY_ASSIGN(id, os::file_id(source.file.path()));
+  if (id != source.file.id())
+    return Error(Code::io, "the file was replaced while it was opened");
   WEIG_TRY_ASSIGN(manifest, manifest_of(model.view()));
+  // It goes into the new file as it is, which nobody could read if it is broken.
+  if (manifest.metadata)
+    if (auto metadata = Metadata::parse(*manifest.metadata); !metadata)
+      return std::move(metadata).error();
   source.manifest = std::move(manifest);
   // Sealed files' tables are in data order already: entries are ordinals.
   for (std::uint32_t i = 0; model.sealed() && i < model.size(); ++i) {
@@ -77,11 +87,19 @@ Status read_weig_source(SourceFile& source) {
   return {};
 }
 
-Status read_big_endian_source(SourceFile& source, Bytes first) {
+Status read_big_endian_source(SourceFile& source, Bytes first,
+                              const ConvertOptions& options) {
   // The front's length is in the header; it is checked again with the rest.
-  const auto length = byteswapped(
-      load<std::uint64_t>(first.data() + offsetof(disk::Header, data_offset)));
-  std::vector<std::byte> front(std::min(length, source.file.size()));
+  const auto length = std::min(byteswapped(load<std::uint64_t>(
+                                   first.data() + offsetof(disk::Header, data_offset))),
+                               source.file.size());
+  if (length > options.max_header_bytes)
+    return Error(Code::limit, "what lies before the data is longer than allowed")
+        .at(offsetof(disk::Header, data_offset))
+        .found(std::to_string(length) + " bytes")
+        .expected("at most " + std::to_string(options.max_header_bytes))
+        .hint("max_header_bytes, --max-header-bytes, raises it");
+  std::vector<std::byte> front(length);
   WEIG_TRY(source.file.read(0, front));
   WEIG_TRY_ASSIGN(manifest, read_big_endian(front, source.file.size(),
                                             {.unsealed = Unsealed::accept}));
@@ -106,7 +124,7 @@ Result<SourceFile> open_source(const std::string& path, const ConvertOptions& op
         return read_weig_source(source);
       case Content::weig_big_endian:
         if (first.size() < sizeof(disk::Header)) break;
-        return read_big_endian_source(source, first);
+        return read_big_endian_source(source, first, options);
       case Content::safetensors:
         return read_safetensors_source(source, first, options);
     }
@@ -145,24 +163,29 @@ Status merge_metadata(Sources& sources) {
     return {};
   }
   std::optional<Metadata> merged;
+  std::unordered_map<std::string, std::size_t, SeededHash> place;  // in `merged`
+  std::size_t differing = 0;
   for (const SourceFile& source : sources.files) {
     if (!source.manifest.metadata) continue;
     WEIG_TRY_ASSIGN(metadata, Metadata::parse(*source.manifest.metadata));
-    if (!merged) {
-      merged = std::move(metadata);
-      continue;
-    }
+    if (!merged) merged.emplace();
     for (const Metadata::Entry& entry : metadata.entries()) {
-      const Metadata::Entry* first = merged->find(entry.key);
-      if (!first) {
+      const auto [found, fresh] = place.emplace(entry.key, merged->entries().size());
+      if (fresh) {
         merged->add(entry);
-      } else if (first->value != entry.value || first->type != entry.type) {
+        continue;
+      }
+      const Metadata::Entry& first = merged->entries()[found->second];
+      if (first.value == entry.value && first.type == entry.type) continue;
+      if (++differing <= kMaxWarnings)
         sources.warnings.push_back(source.file.path() + ": metadata " +
                                    in_quotes(entry.key) +
                                    " differs from the file before; the first stands");
-      }
     }
   }
+  if (differing > kMaxWarnings)
+    sources.warnings.push_back("and " + std::to_string(differing - kMaxWarnings) +
+                               " more like these");
   if (merged) sources.metadata = merged->text();
   return {};
 }

@@ -217,15 +217,16 @@ Status detail::ViewAccess::check_structure(const View& view, const RunAll& run_a
 }
 
 Status View::sort_and_check_minimal() {
-  std::vector<std::uint32_t> order(claim_.tensor_count);
-  std::iota(order.begin(), order.end(), 0);
   const auto meta = [&](std::uint32_t i) {
     return load_meta(claim_.core + claim_.meta_offset +
                      std::uint64_t{i} * sizeof(disk::TensorMeta));
   };
+  // Before memory is taken for each of them: of a sparse file they may be billions.
   Record record;
-  for (const std::uint32_t i : order)
+  for (std::uint64_t i = 0; i < claim_.tensor_count; ++i)
     WEIG_TRY(check_record(claim_, i, options_.unknown_dtypes, record));
+  std::vector<std::uint32_t> order(claim_.tensor_count);
+  std::iota(order.begin(), order.end(), 0);
   const auto name = [&](std::uint32_t i) -> std::string_view {
     // R1 has shown where the name lies; the limits hold if the file changes meanwhile.
     const std::uint64_t offset = std::min(meta(i).name_offset, claim_.strings_end);

@@ -5,11 +5,31 @@
 #include <unordered_set>
 
 #include "core/bytes.h"
+#include "core/claim.h"
 #include "core/digest.h"
 #include "core/text.h"
 #include "core/try.h"
 
 namespace weig {
+
+Status NameBytes::add(std::string_view name) {
+  used_ += name.size();  // 65,535 at the most, of 2^32 names
+  if (used_ > most_)
+    return Error(Code::limit,
+                 "names overlap, and are longer than the file's room for them")
+        .expected("at most " + std::to_string(most_) + " bytes");
+  return {};
+}
+
+Status check_name_bytes(const View& view) {
+  const detail::Claim& claim = detail::ViewAccess::claim(view);
+  NameBytes names(claim.strings_end - claim.strings_begin);
+  for (std::uint64_t i = 0; i < view.size(); ++i) {
+    WEIG_TRY_ASSIGN(tensor, view[i]);
+    WEIG_TRY(names.add(tensor.name()));
+  }
+  return {};
+}
 
 Status check_distinct_names(const Manifest& manifest) {
   std::unordered_set<std::string_view, SeededHash> names;
@@ -48,6 +68,7 @@ Result<Manifest> manifest_of(const View& view) {
   Manifest manifest;
   manifest.file_size = view.file_size();
   manifest.data_begin = view.data_begin();
+  WEIG_TRY(check_name_bytes(view));
   for (std::uint64_t i = 0; i < view.size(); ++i) {
     WEIG_TRY_ASSIGN(tensor, view[i]);
     manifest.add(tensor.name(), tensor.dtype(), tensor.shape(), tensor.data_offset(),

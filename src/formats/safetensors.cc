@@ -206,7 +206,8 @@ class HeaderReader {
     }
     // The reference passes over what it does not know; what is there must be JSON.
     std::string ignored;
-    WEIG_TRY(append_canonical_json(ignored, value, kMaxMetadataDepth));
+    if (auto status = append_canonical_json(ignored, value, kMaxMetadataDepth); !status)
+      return std::move(status).error().tensor(name_);
     warn("tensor " + in_quotes(name_) + ": passed over " + in_quotes(key) +
          " in its header entry");
     return {};

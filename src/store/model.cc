@@ -108,15 +108,16 @@ struct Model::Backing {
 
 namespace {
 
-// Memory to read into, if there is so much.
-Result<os::Mapping> memory_for(std::uint64_t bytes) {
+// Memory to read into, if there is so much. `hint`: what takes less.
+Result<os::Mapping> memory_for(std::uint64_t bytes,
+                               const char* hint = "mapped, it needs none of it") {
   const MemoryLimit limit = memory_limit();
   if (bytes > limit.available)
     return Error(Code::limit, "the file does not fit into memory")
         .found(std::to_string(bytes) + " bytes")
         .expected("at most " + std::to_string(limit.available) + ", which " +
                   limit.source + " has available")
-        .hint("mapped, it needs none of it");
+        .hint(hint);
   return os::Mapping::anonymous(bytes);
 }
 
@@ -223,7 +224,9 @@ Result<View> Model::Backing::claim_big_endian(const os::InputFile& file,
                   read_big_endian(mapping.bytes(), file.size(), view_options(options)));
   if (options.part == Part::metadata)
     return claim_foreign(manifest, mapping.data(), options);
-  WEIG_TRY_ASSIGN(image, os::Mapping::anonymous(file.size()));
+  WEIG_TRY_ASSIGN(image, memory_for(file.size(),
+                                    "'weig convert' needs little, and makes a file "
+                                    "that is mapped"));
   swapped = std::move(image);
   const std::uint64_t begin = manifest.data_begin;
   WEIG_TRY(file.read(begin, swapped.writable().subspan(begin)));

@@ -7,7 +7,7 @@ import struct
 
 from corpus import Accepted, Refused
 from lookalikes import LOOKALIKES
-from safetensors_broken import MISFITS, TEXTS
+from safetensors_broken import MISFITS, TEXTS, misfit
 from safetensors_file import (
     DTYPES,
     assemble,
@@ -124,7 +124,7 @@ def headers():
     """(name, about, code, says, file)."""
     for kind, (what, size, words) in MISFITS.items():
         says = str(words[0]) if words else "tensor 'w'"
-        yield kind, "C39, C40", CORRUPT, says, assemble({"w": what}, bytes(size))
+        yield kind, "C37, C39, C40", CORRUPT, says, misfit(what, bytes(size))
     for kind, text in TEXTS.items():
         yield f"text_{kind}", "C45", CORRUPT, "", assemble(text, bytes(4))
     good = by_hand(TWO, pad=0)

@@ -83,6 +83,12 @@ def section_rows():
         yield f"group_name_at_{at}", CORRUPT, says, put(GROUPS, entry, at, 64)
     yield "group_name_end", CORRUPT, "name lies outside", last(GROUPS, 0x78)
     yield "group_name_utf8", CORRUPT, "not UTF-8", group_name
+
+    def group_names(f):  # the first goes on to the end of the second
+        begin = f.section(GROUPS)[0]
+        f.put(f.raw.index(0, begin + f.get(begin + entry)), 0x78, 8)
+
+    yield "group_name_within", CORRUPT, "within the one before", group_names
     yield "group_empty", CORRUPT, "is empty", put(GROUPS, entry + 12, 0)
     yield "groups_overlap", CORRUPT, "overlaps", put(GROUPS, entry + 24, 1)
     for count in (9, 2**32 - 1):

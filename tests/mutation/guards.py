@@ -161,9 +161,6 @@ class Finder:
         elif test == "&&":
             for first, last in source.split(at + 1, end, "&&"):
                 self._add("test", source, first, last, "", "((", ") || !{on})")
-        elif test == "value":
-            if source.spelled(at + 1, end) != "is_utf8_slow(text)":
-                self._add("test", source, at + 1, end, "", "((", ") || !{on})")
         elif test and "?" in (source[i] for i in range(at, end)):
             question = next(i for i in range(at, end) if source[i] == "?")
             for first, last in source.split(at + 1, question, "||"):
@@ -171,8 +168,9 @@ class Finder:
         elif test and source.spelled(at + 1, end) == test:
             if not self._tie(source, at, end, "test", unconditional="skip"):
                 self.known.add(name)
-        elif test == "false" and source.spelled(at + 1, end) != "true":
-            self._add("test", source, at + 1, end, "", "((", ") || !{on})")
+        elif test in ("value", "false"):
+            if source.spelled(at + 1, end) not in ("true", "is_utf8_slow(text)"):
+                self._add("test", source, at + 1, end, "", "((", ") || !{on})")
         elif self._calls_a_check(source, function, at + 1, end):
             kind = "refusal" if source[at + 1] in REFUSE_WITH_WORDS else "pass"
             self._add(
@@ -211,7 +209,7 @@ class Finder:
     def _passes(self, source, first, last):
         spelled = source.spelled(first, last)
         return bool(
-            re.search(r"\.error\(\)$|^\*std::move\(error\)$|^implied\.rule$", spelled)
+            re.search(r"\.error\(\)(\.tensor\(\w+\))?$|^\*std::move\(error\)$|^implied\.rule$", spelled)
             or spelled in ("status", "*error")
         )
 

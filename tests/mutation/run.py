@@ -29,14 +29,16 @@ HERE = Path(__file__).resolve().parent
 WORK = ROOT / "build" / "mutation"
 # The rows' home, and the tests of what rows rely on.
 TESTS = (
-    "image.cc corruption_test.cc safetensors_test.cc sniff_test.cc metadata_test.cc "
-    "layout_test.cc text_test.cc view_test.cc big_endian_test.cc"
+    "image.cc corruption_test.cc late_corruption_test.cc safetensors_test.cc "
+    "sniff_test.cc metadata_test.cc layout_test.cc text_test.cc view_test.cc "
+    "big_endian_test.cc manifest_test.cc"
 ).split()
 # What they need besides.
 ALSO = ("src/convert/source_header.cc", "src/store/metadata.cc")
 COPIED = ("include", "src", "tests")
 # Asked only where no other test notices.
 SLOW = ("Safetensors.deep_json*", "View.is_proven_in_parts*", "View.const_use*")
+SLOW += ("Manifest.names_that_overlap_do*", "BigEndian.b_names_overlap")
 SECONDS = 20  # of a run that takes a fraction of one
 MEMORY = 2 << 30
 HUNG = -1000

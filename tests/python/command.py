@@ -35,6 +35,7 @@ if child == 0:
     os.execv(sys.argv[2], sys.argv[2:])
 _, status, usage = os.wait4(child, 0)
 line = f"{time.monotonic() - start} {usage.ru_maxrss * 1024}"
+line += f" {usage.ru_utime + usage.ru_stime}"
 os.write(report, line.encode())
 os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 """
@@ -49,6 +50,7 @@ class Run:
     err: str
     seconds: float
     peak_bytes: int = 0  # of memory, files' pages included; measured() only
+    cpu_seconds: float = 0  # which a busy machine does not change; measured() only
 
     @property
     def text(self):
@@ -94,8 +96,9 @@ class Weig:
                 small + list(map(os.fspath, arguments)), timeout, pass_fds=[writing]
             )
             os.close(writing)
-            seconds, peak = report.read().split()
+            seconds, peak, cpu = report.read().split()
         run.seconds, run.peak_bytes = float(seconds), int(peak)
+        run.cpu_seconds = float(cpu)
         return run
 
     def start(self, *arguments):

@@ -64,12 +64,14 @@ def big_tmp():
 
 
 @contextlib.contextmanager
-def mounted_slowly(folder, milliseconds):
+def mounted_slowly(folder, milliseconds, bad=()):
     """Shows a folder through FUSE, every request so late. Gives the mount point and a
-    function that gives the (offset, size) of the requests so far."""
+    function that gives the (offset, size) of the requests so far. `bad`: (begin, end)
+    of every file, which cannot be read."""
     point, log = folder / "slow", folder / "requests"
     point.mkdir()
     command = [PROGRAMS / "weig_slow_mount", folder, point, str(milliseconds), log]
+    command += map(str, bad)
     with subprocess.Popen(command) as server:
         deadline = time.monotonic() + 10
         while not os.path.ismount(point):
@@ -149,6 +151,29 @@ def memory_cgroup():
             time.sleep(0.02)
     else:
         pytest.fail(f"{group} cannot be removed")
+
+
+def source_of(folder, size):
+    """A model of so many bytes, in one tensor."""
+    folder.mkdir()
+    tensors = {"w": ("U8", (size,), os.urandom(1 << 20) * (size >> 20))}
+    (folder / "a.safetensors").write_bytes(safetensors_file.by_hand(tensors))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sources(weig, folder):
+    """Models of 24 MiB, readable by all."""
+    path = source_of(folder / "sources", 24 << 20)
+    weig.ok("convert", path / "a.safetensors")
+    return path
+
+
+@pytest.fixture(scope="module")
+def small_sources(weig, folder):
+    path = source_of(folder / "small", 2 << 20)
+    weig.ok("convert", path / "a.safetensors")
+    return path
 
 
 @pytest.fixture(scope="session")

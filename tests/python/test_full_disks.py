@@ -1,100 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Disks that are full, quotas, limits on sizes, folders that may not be written to: the
+"""Disks that are full, limits on sizes, folders that may not be written to: the
 old file stays, nothing else is left, and the message says why."""
 
 import os
 import resource
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from command import CANNOT_OPEN, IO, list_tree
-from conftest import disk_in_a_file, mounted
+from command import CANNOT_OPEN, IO
+from conftest import mounted
+from full_disk import check_refusal, fill
 from output_calls import CALLS, interfering
-from safetensors_file import by_hand
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
 MIB = 1 << 20
 NOBODY = 65534
 AS_NOBODY = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-NO_SPACE, QUOTA = "No space left on device", "Disk quota exceeded"
-SOURCE = 24 * MIB
-
-
-def source_of(folder, size):
-    """A model of so many bytes, in one tensor and a small one."""
-    folder.mkdir()
-    tensors = {"w": ("U8", (size,), os.urandom(MIB) * (size // MIB))}
-    (folder / "a.safetensors").write_bytes(by_hand(tensors))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def sources(weig, folder):
-    """Models of 24 MiB, readable by all."""
-    path = source_of(folder / "sources", SOURCE)
-    weig.ok("convert", path / "a.safetensors")
-    return path
-
-
-@pytest.fixture(scope="module")
-def small_sources(weig, folder):
-    path = source_of(folder / "small", 2 * MIB)
-    weig.ok("convert", path / "a.safetensors")
-    return path
+NO_SPACE = "No space left on device"
 
 
 @pytest.fixture(scope="module")
 def full_tmpfs(folder):
     with mounted(folder / "tmpfs", "-t", "tmpfs", "-o", "size=16m", "none") as point:
         yield point
-
-
-@pytest.fixture(scope="module")
-def full_quota(folder):
-    """A folder of a file system with room, which may hold 16 MiB."""
-    if "\tbtrfs\n" not in Path("/proc/filesystems").read_text():
-        pytest.skip("this kernel has no btrfs")
-    with disk_in_a_file(folder / "disk", 256 * MIB) as device:
-        _run("mkfs.btrfs", "-q", device)
-        with mounted(folder / "btrfs", device) as point:
-            _run("btrfs", "-q", "quota", "enable", point)
-            _run("btrfs", "-q", "subvolume", "create", point / "limited")
-            _run("btrfs", "-q", "qgroup", "limit", "16M", point / "limited")
-            yield point / "limited"
-
-
-def _run(*command):
-    subprocess.run(command, check=True, capture_output=True)
-
-
-def check_refusal(weig, call, folder, target, reason, **options):
-    """It fails for that reason, in one line that names the target, and changes
-    nothing."""
-    before = list_tree(folder)
-    old = target.read_bytes() if target.exists() else None
-    run = weig(*call, **options)
-    assert run.status == IO, run.err
-    assert run.err.startswith(f"weig: {target}: ") and run.err.count("\n") == 1
-    assert reason in run.err and run.out == b""
-    assert list_tree(folder) == before
-    assert old is None or target.read_bytes() == old
-
-
-def fill(weig, sources, small_sources, disk, command, reserves, reason):
-    """What does not fit is refused, over an old file too; what fits is written after."""
-    options = {} if reserves else {"env": interfering(fallocate=95)}
-    target = disk / "out"
-    try:
-        call = CALLS[command](sources, target)
-        check_refusal(weig, call, disk, target, reason, **options)
-        weig.ok(*CALLS[command](small_sources, target))
-        check_refusal(weig, [*call, "--force"], disk, target, reason, **options)
-        weig.ok(*CALLS[command](small_sources, target), "--force")
-    finally:
-        target.unlink(missing_ok=True)
 
 
 both = pytest.mark.parametrize("reserves", [True, False])
@@ -107,13 +37,6 @@ each = pytest.mark.parametrize("command", CALLS)
 def test_a_full_disk(weig, sources, small_sources, full_tmpfs, command, reserves):
     """C96: whether space can be reserved, or is found to be missing while writing."""
     fill(weig, sources, small_sources, full_tmpfs, command, reserves, NO_SPACE)
-
-
-@needs_root
-@both
-@each
-def test_a_quota(weig, sources, small_sources, full_quota, command, reserves):
-    fill(weig, sources, small_sources, full_quota, command, reserves, QUOTA)
 
 
 @needs_root

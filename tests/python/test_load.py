@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import safetensors_file
+import sparse_files
 from command import CORRUPT, IO, LIMIT, USAGE
 
 MIB = 1 << 20
@@ -329,12 +330,10 @@ def test_a_remote_file_in_memory_is_mapped(model, slow_mount):
 # A plain open is cheap, whatever the size.
 
 
-def test_opening_a_huge_file_reads_next_to_nothing(big_tmp):
-    file, size = big_tmp / "huge.safetensors", 20 << 30
-    entry = safetensors_file.entry("U8", [size], 0, size)
-    header = safetensors_file.assemble({"t": entry})
-    file.write_bytes(header)
-    os.truncate(file, len(header) + size)
+@pytest.mark.parametrize("kind", ["sealed", "safetensors"])
+def test_opening_a_huge_file_reads_next_to_nothing(big_tmp, kind):
+    """C63"""
+    file = getattr(sparse_files, kind)(big_tmp / "huge", 50 << 30)
     evict(file)
     report = load(file, "map", "open")
     assert report["open_seconds"] < 0.005
