@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -103,6 +104,12 @@ bool terminal_is_utf8() {
 }
 
 void prepare_process() {
+  // The usual limit is below the number of some models' shards.
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+    files.rlim_cur = files.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &files);
+  }
   // Opened the wrong way round on purpose: using them fails, as it would have closed.
   for (int number = 0; number <= 2; ++number)
     if (::fcntl(number, F_GETFD) < 0 && errno == EBADF) [[maybe_unused]]
@@ -119,6 +126,14 @@ void set_unfinished_file(std::string_view path) noexcept {
   if (path.size() >= sizeof unfinished_file) path = {};
   std::copy(path.begin(), path.end(), unfinished_file);
   unfinished_file[path.size()] = 0;
+}
+
+std::FILE* create_file(const std::string& path, unsigned permissions) noexcept {
+  const int number = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                            0600 | (permissions & 0066));
+  std::FILE* file = number < 0 ? nullptr : ::fdopen(number, "wb");
+  if (number >= 0 && !file) ::close(number);
+  return file;
 }
 
 int sync_file(std::FILE* file) noexcept {

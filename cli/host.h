@@ -22,13 +22,18 @@ std::size_t columns(Stream stream);
 bool terminal_is_utf8();
 
 // Makes the process fit to write files: standard streams that are closed cannot become
-// the descriptor of a model file, a closed pipe or a size limit is an error of write()
-// instead of sudden death, and Ctrl-C, SIGTERM and SIGHUP only raise a flag.
+// the descriptor of a model file, as many files may be open as the system allows, a
+// closed pipe or a size limit is an error of write() instead of sudden death, and
+// Ctrl-C, SIGTERM and SIGHUP only raise a flag.
 void prepare_process();
 
 // Names the unfinished file, if any, that must go should the process die at once, which
 // a page of a mapped file that cannot be read makes it do. Empty: none.
 void set_unfinished_file(std::string_view path) noexcept;
+
+// A new file, for writing: nobody else may do more with it than `permissions` let them,
+// and its owner may write. Null where it cannot be, or is there already, with errno.
+std::FILE* create_file(const std::string& path, unsigned permissions) noexcept;
 
 // Waits until a file, what is in a FILE's buffer not counted, is on its disk; the same
 // for the name of a file. An error number, or 0. Where a folder cannot be synced, that

@@ -27,6 +27,11 @@ Status check_target(const std::string& path, Existing existing,
                     const std::string& input) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
+  // A name that is too long, a loop of links.
+  if (!fs::status_known(status))
+    return Error(Code::cannot_open,
+                 fmt::format("cannot look at the output: {}", error.message()))
+        .file(path);
   if (!fs::exists(status)) {
     // A dangling link would be replaced, not followed: better to ask first.
     if (!fs::is_symlink(fs::symlink_status(path, error))) return {};
@@ -43,6 +48,15 @@ Status check_target(const std::string& path, Existing existing,
   return Error(Code::exists, "the output exists already")
       .file(path)
       .hint("--force replaces it");
+}
+
+// Not for more eyes than the input; a file that is replaced hands its own mode on, and
+// until then nobody else may look.
+unsigned permissions_of_new(const std::string& path, const std::string& input) {
+  std::error_code error;
+  if (fs::exists(path, error)) return 0600;
+  const auto permissions = fs::status(input, error).permissions();
+  return error ? 0600 : static_cast<unsigned>(permissions) & 0777;
 }
 
 // In the same folder, so that it can be renamed; unlike the name of any model.
@@ -66,7 +80,7 @@ Result<NewFile> NewFile::create(const std::string& path, Existing existing,
   file.path_ = error ? path : real.string();
   file.existing_ = existing;
   const std::string temporary = temporary_name(file.path_);
-  file.file_.reset(std::fopen(temporary.c_str(), "wbx"));
+  file.file_.reset(create_file(temporary, permissions_of_new(file.path_, input)));
   if (!file.file_)
     return Error(Code::cannot_open,
                  "cannot create the output: " + std::generic_category().message(errno))

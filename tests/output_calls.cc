@@ -218,14 +218,15 @@ int unlink(const char* path) noexcept {  // the cleaning up: not counted
 // What 'weig get -o' calls, through the C and C++ libraries.
 #ifdef WEIG_PRELOADED
 
-FILE* fopen(const char* path, const char* mode) {
-  const auto real = next<decltype(fopen)>("fopen64");
-  if (!std::strchr(mode, 'x')) return real(path, mode);
-  if (fails("create")) return nullptr;
-  FILE* file = real(path, mode);
-  if (file)
-    note("create " + std::to_string(inode_of(::fileno(file))) + ' ' + path + '\n');
-  return file;
+// Closes it also where it says that it could not, as the C library does.
+int fclose(FILE* file) {
+  const auto real = next<decltype(fclose)>("fclose");
+  if (::fileno(file) <= STDERR_FILENO) return real(file);
+  const bool failed = fails("close");
+  const int error = errno;
+  const int result = real(file);
+  if (failed) return errno = error, EOF;
+  return logged(result, "close");
 }
 
 // Of files without a buffer, as all outputs are.

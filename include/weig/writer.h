@@ -90,7 +90,9 @@ struct WriterOptions {
   // What to do when the target is there already. Replacing keeps the old file's mode.
   Existing existing = Existing::refuse;
   // In ascending order of kind.
-  std::vector<SectionBytes> sections;
+  std::vector<SectionBytes> sections = {};
+  // Of a new file, before the umask.
+  std::uint32_t permissions = 0666;
 };
 
 class Sink;  // src/store/sink.h

@@ -17,6 +17,7 @@
 #include "core/digest.h"
 #include "core/progress.h"
 #include "core/try.h"
+#include "store/sink.h"
 
 namespace weig {
 namespace {
@@ -120,7 +121,8 @@ class Conversion {
     WEIG_TRY_ASSIGN(sections, make_sections());
     WEIG_TRY_ASSIGN(writer, Writer::create(target, specs_, plan_,
                                            {.existing = options_.existing,
-                                            .sections = std::move(sections)}));
+                                            .sections = std::move(sections),
+                                            .permissions = permissions()}));
     WEIG_TRY(copy_data(writer));
     report.file_size = writer.file_size();
     WEIG_TRY_ASSIGN(id, writer.finish());
@@ -139,6 +141,14 @@ class Conversion {
  private:
   const Manifest::Entry& entry(const SourceTensor& tensor) const {
     return sources_.files[tensor.file].manifest.entries()[tensor.entry];
+  }
+
+  // Weights that others may not read do not become readable.
+  std::uint32_t permissions() const {
+    std::uint32_t all = 0666;
+    for (const SourceFile& source : sources_.files)
+      all &= as_private_as(source.file.permissions());
+    return all;
   }
 
   void make_specs() {
@@ -340,7 +350,11 @@ Result<ConvertReport> convert(std::span<const std::string> sources,
   if (is_inside(path, opened.folder)) opened.other_files.clear();
   std::vector<std::string> other_files = opened.other_files;
   Conversion conversion(std::move(opened), options);
-  WEIG_TRY(conversion.run(path));
+  if (auto status = conversion.run(path); !status) {
+    Error error = std::move(status).error();
+    // Memory and threads are no file's; what was to be written needed them.
+    return error.fields().file.empty() ? std::move(error).file(path) : error;
+  }
   WEIG_TRY(copies.run());
   conversion.report.warnings = std::move(warnings);
   conversion.report.other_files = std::move(other_files);

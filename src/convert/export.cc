@@ -13,6 +13,7 @@
 #include "core/progress.h"
 #include "core/text.h"
 #include "core/try.h"
+#include "formats/manifest.h"
 #include "formats/safetensors.h"
 #include "os/os.h"
 #include "store/sink.h"
@@ -171,6 +172,7 @@ Result<ExportReport> export_model(const Model& model, const os::InputFile& file,
                                   const std::string& path,
                                   const ExportOptions& options) {
   const auto start = std::chrono::steady_clock::now();
+  WEIG_TRY(check_name_bytes(model.view()));
   ExportReport report;
   report.output = path;
   WEIG_TRY_ASSIGN(original, original_target(model));
@@ -183,7 +185,8 @@ Result<ExportReport> export_model(const Model& model, const os::InputFile& file,
   std::uint64_t total = target.header.size();
   for (const Item& item : items) total += item.size;
   report.tensors = model.size();
-  WEIG_TRY_ASSIGN(sink, file_sink(path, options.existing));
+  WEIG_TRY_ASSIGN(sink,
+                  file_sink(path, options.existing, as_private_as(file.permissions())));
   WEIG_TRY(sink->reserve(total));
   PieceWriter out(*sink, 0);
   WEIG_TRY(out.append(bytes_of(target.header)));

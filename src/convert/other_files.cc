@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "core/try.h"
+#include "store/sink.h"
 
 namespace weig {
 namespace {
@@ -13,9 +14,11 @@ constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
 
 Status copy_file(const std::string& from, const std::string& to, Existing existing) {
   WEIG_TRY_ASSIGN(input, os::InputFile::open(from));
-  WEIG_TRY_ASSIGN(output, os::OutputFile::create(to, existing == Existing::replace
-                                                         ? os::IfExists::replace
-                                                         : os::IfExists::refuse));
+  WEIG_TRY_ASSIGN(output, os::OutputFile::create(to,
+                                                 existing == Existing::replace
+                                                     ? os::IfExists::replace
+                                                     : os::IfExists::refuse,
+                                                 as_private_as(input.permissions())));
   std::vector<std::byte> piece(std::min(kPiece, input.size()));
   for (std::uint64_t at = 0; at < input.size();) {
     const auto bytes = MutableBytes(piece).first(

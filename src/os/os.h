@@ -63,6 +63,8 @@ class InputFile {
   std::uint64_t size() const noexcept { return size_; }
   std::optional<std::uint64_t> current_size() const noexcept;
   FileId id() const noexcept { return id_; }
+  // What its mode lets its owner, its group and all others do, 0 to 0777.
+  std::uint32_t permissions() const noexcept { return permissions_; }
   FileStamp stamp() const noexcept;
   int descriptor() const noexcept { return descriptor_.number(); }
 
@@ -93,6 +95,7 @@ class InputFile {
   Descriptor descriptor_;
   Descriptor direct_;  // the same file, without page cache
   std::uint64_t size_ = 0;
+  std::uint32_t permissions_ = 0;
   FileId id_;
 };
 
@@ -148,8 +151,10 @@ enum class IfExists { refuse, replace };
 class OutputFile {
  public:
   // Creates a temporary file beside `path` (".NAME.XXXXXXXX.part"). Symbolic links are
-  // followed to what they name. Refuses what is not a regular file.
-  static Result<OutputFile> create(const std::string& path, IfExists existing);
+  // followed to what they name. Refuses what is not a regular file. `permissions`: of a
+  // new file, before the umask; one that is replaced hands on its own.
+  static Result<OutputFile> create(const std::string& path, IfExists existing,
+                                   std::uint32_t permissions);
 
   OutputFile() = default;
   OutputFile(OutputFile&& other) noexcept;

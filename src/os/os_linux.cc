@@ -178,8 +178,9 @@ Status OutputFile::publish() {
     if (result == 0) ::unlink(temporary_.c_str());
   }
   if (result != 0) {
-    const Code code = errno == EEXIST ? Code::exists : Code::io;
-    return system_error(code, "give the output its name", errno).file(target_);
+    if (errno == EEXIST)
+      return Error(Code::exists, "the output exists already").file(target_);
+    return system_error(Code::io, "give the output its name", errno).file(target_);
   }
   temporary_.clear();
   const std::size_t slash = target_.rfind('/');

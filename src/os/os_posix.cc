@@ -91,6 +91,7 @@ Result<InputFile> InputFile::adopt(Descriptor descriptor, std::string path) {
     return failed(
         Error(Code::cannot_open, "not a regular file").found(kind_of(status.st_mode)));
   file.size_ = static_cast<std::uint64_t>(status.st_size);
+  file.permissions_ = status.st_mode & 0777;
   file.id_ = {static_cast<std::uint64_t>(status.st_dev),
               static_cast<std::uint64_t>(status.st_ino)};
   file.path_ = std::move(path);
@@ -204,12 +205,13 @@ Status Mapping::make_read_only() {
   return {};
 }
 
-Result<OutputFile> OutputFile::create(const std::string& path, IfExists existing) {
+Result<OutputFile> OutputFile::create(const std::string& path, IfExists existing,
+                                      std::uint32_t permissions) {
   const auto failed = [&](Error error) { return std::move(error).file(path); };
   OutputFile out;
   out.existing_ = existing;
   out.target_ = path;
-  mode_t mode = 0666;
+  mode_t mode = permissions;
   bool keep_mode = false;
   struct stat status;
   if (::stat(path.c_str(), &status) == 0) {
@@ -239,8 +241,10 @@ Result<OutputFile> OutputFile::create(const std::string& path, IfExists existing
   base.resize(std::min<std::size_t>(base.size(), NAME_MAX - 20));
   for (int tries = 0; !out.file_; ++tries) {
     out.temporary_ = folder + "/." + base + "." + random_suffix() + ".part";
+    // Nobody may open it before it has the mode that it will keep.
+    const mode_t first = keep_mode ? mode_t{0600} : mode;
     out.file_ = Descriptor(
-        ::open(out.temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+        ::open(out.temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, first));
     if (!out.file_ && (errno != EEXIST || tries == 100)) {
       const int error_number = errno;
       out.temporary_.clear();

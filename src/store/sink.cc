@@ -30,10 +30,13 @@ class FileSink final : public Sink {
 
 }  // namespace
 
-Result<std::unique_ptr<Sink>> file_sink(const std::string& path, Existing existing) {
-  WEIG_TRY_ASSIGN(file, os::OutputFile::create(path, existing == Existing::replace
-                                                         ? os::IfExists::replace
-                                                         : os::IfExists::refuse));
+Result<std::unique_ptr<Sink>> file_sink(const std::string& path, Existing existing,
+                                        std::uint32_t permissions) {
+  WEIG_TRY_ASSIGN(
+      file, os::OutputFile::create(path,
+                                   existing == Existing::replace ? os::IfExists::replace
+                                                                 : os::IfExists::refuse,
+                                   permissions));
   return std::unique_ptr<Sink>(std::make_unique<FileSink>(std::move(file)));
 }
 

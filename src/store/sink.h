@@ -27,8 +27,16 @@ class Sink {
   virtual Status publish() = 0;
 };
 
-// A file beside `path`, renamed onto it by publish().
-Result<std::unique_ptr<Sink>> file_sink(const std::string& path, Existing existing);
+// A file beside `path`, renamed onto it by publish(). `permissions`: of a new file,
+// before the umask.
+Result<std::unique_ptr<Sink>> file_sink(const std::string& path, Existing existing,
+                                        std::uint32_t permissions);
+
+// Those of a new file that holds what a file with `permissions` held: whatever that one
+// kept from its group and from others stays so.
+constexpr std::uint32_t as_private_as(std::uint32_t permissions) {
+  return 0600 | (permissions & 0066);
+}
 
 // Writes `bytes` in cuts at multiples of 2 MiB of the file's offset, so that the page
 // cache takes them as 2 MiB folios.

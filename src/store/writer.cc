@@ -80,7 +80,7 @@ Writer::~Writer() = default;
 Result<Writer> Writer::create(const std::string& path,
                               std::span<const TensorSpec> specs, const Plan& plan,
                               WriterOptions options) {
-  WEIG_TRY_ASSIGN(sink, file_sink(path, options.existing));
+  WEIG_TRY_ASSIGN(sink, file_sink(path, options.existing, options.permissions));
   return create(std::move(sink), specs, plan, std::move(options));
 }
 
@@ -163,7 +163,7 @@ Result<Digest> save(const std::string& path, std::span<const TensorData> tensors
           .found(tensor.bytes.size())
           .expected(plan.byte_count(ordinal));
   }
-  WriterOptions options{.existing = existing, .sections = {}};
+  WriterOptions options{.existing = existing, .sections = {}, .permissions = 0666};
   if (!metadata.empty()) {
     const Bytes bytes = bytes_of(metadata);
     options.sections.push_back(

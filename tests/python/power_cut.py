@@ -58,7 +58,7 @@ class PowerCut:
         """`before`: {path: bytes} that is on the disk; `words`: the log's lines."""
         self.folder = str(os.stat(folder).st_ino)
         self.before = before
-        self.calls = [Call.of(line) for line in words if line[0] != "fchmod"]
+        self.calls = [Call.of(line) for line in words if line[0] not in ("fchmod", "close")]
 
     def without(self, number):
         """The same where one call was not made."""

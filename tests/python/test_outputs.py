@@ -22,6 +22,7 @@ from command import (
     USAGE,
     list_tree,
 )
+from output_calls import interfering
 from safetensors_file import by_reference, pattern
 
 CALLS = {
@@ -35,6 +36,9 @@ SPELLINGS = {
     "a_link": lambda path: _link(path, os.symlink),
     "a_link_to_a_link": lambda path: _link(_link(path, os.symlink), os.symlink),
     "a_hard_link": lambda path: _link(path, os.link),
+    "a_linked_folder": lambda path: _link(path.parent, os.symlink) / path.name,
+    "more_slashes": lambda path: f"//{path.parent}///{path.name}",
+    "relative": lambda path: os.path.relpath(path),
 }
 
 
@@ -217,6 +221,101 @@ def test_a_folder_that_is_not_there_is_named(weig, files, command):
     assert run.err.count("\n") == 1 and list_tree(files) == before
 
 
+@pytest.mark.parametrize("command", CALLS)
+def test_a_name_that_no_file_can_have(weig, files, command):
+    """It is told before anything is written."""
+    (files / "loop").symlink_to("loop")
+    cases = {
+        "x" * 256: "File name too long",
+        "x/" * 2100 + "x": "File name too long",
+        "loop": "symbolic links",
+        "loop/out": "symbolic links",
+        "a.weig/out": "Not a directory",
+    }
+    before = list_tree(files)
+    for name, reason in cases.items():
+        for force in ([], ["--force"]):
+            run = weig(*CALLS[command](files / "a.weig", files / name), *force)
+            assert run.status == CANNOT_OPEN and reason in run.err, (name, run.err)
+            assert run.err.count("\n") == 1 and list_tree(files) == before
+
+
+# --- Who may read it ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644, 0o660, 0o444, 0o400, 0o4755])
+@pytest.mark.parametrize("command", CALLS)
+def test_what_others_may_not_read_stays_so(weig, files, command, mode):
+    source, target = files / "a.weig", files / "out"
+    source.chmod(mode)
+    for umask in (0o022, 0o077, 0):
+        call = CALLS[command](source, target)
+        weig.ok(*call, preexec_fn=lambda mask=umask: os.umask(mask))
+        expected = (0o600 | mode & 0o066) & ~umask
+        assert target.stat().st_mode & 0o7777 == expected, oct(umask)
+        target.unlink()
+
+
+def test_the_most_private_of_several_sources_counts(weig, files):
+    other = files / "b.safetensors"
+    other.write_bytes(by_reference({"v": ("F32", (8,), pattern(32))}))
+    other.chmod(0o640)
+    (files / "a.safetensors").chmod(0o604)
+    call = ["convert", files / "a.safetensors", other, "-o", files / "both.weig"]
+    weig.ok(*call, preexec_fn=lambda: os.umask(0))
+    assert (files / "both.weig").stat().st_mode & 0o777 == 0o600
+
+
+def test_copies_of_other_files_stay_private(weig, files):
+    there, call = _folder_of_a_model(files)
+    (files / "config.json").chmod(0o600)
+    weig.ok(*call, there / "m.weig")
+    assert (there / "config.json").stat().st_mode & 0o777 == 0o600
+    assert (there / "tokenizer.json").stat().st_mode & 0o044 == 0o044
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_nobody_may_look_while_a_private_file_is_replaced(weig, files, command):
+    """The unfinished file, too, has the mode that it will keep."""
+    target = files / "out"
+    target.write_bytes(b"old")
+    target.chmod(0o600)
+    log = files.parent / "calls.log"
+    log.touch()
+    call = [*CALLS[command](files / "a.weig", target), "--force"]
+    environment = interfering(at=3, then="kill")
+    done = subprocess.run([weig.path, *map(os.fspath, call)], env=environment)
+    assert done.returncode == -signal.SIGKILL
+    (part,) = files.glob(".out.*.part")
+    assert part.stat().st_mode & 0o077 == 0 or part.stat().st_size == 0
+    weig.ok(*call)
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
+# --- Several at once ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+@pytest.mark.parametrize("command", CALLS)
+def test_several_at_once_onto_one_output(weig, files, command, force):
+    """One wins, or each in turn; the file is whole, and nothing else is left."""
+    before = set(os.listdir(files))
+    target = files / "out"
+    started = [
+        weig.start(*CALLS[command](files / "a.weig", target), *force) for _ in range(8)
+    ]
+    ended = [(p.communicate(timeout=30)[1].decode(), p.returncode) for p in started]
+    winners = [status for _, status in ended].count(0)
+    assert winners == 8 if force else winners == 1, ended
+    for err, status in ended:
+        assert status in (0, EXISTS), err
+        if status == EXISTS:
+            assert err.startswith(f"weig: {target}: the output exists already"), err
+    assert set(os.listdir(files)) == before | {"out"}
+    if command == "convert":
+        weig.ok("verify", target)
+
+
 def test_sources_without_an_output_are_asked_for_one(weig, files):
     """C97: the message shows what it understood."""
     for i in (1, 2, 3):
@@ -252,6 +351,12 @@ def test_wrong_calls_end_with_status_64(weig, files, call):
     run = weig(*call, cwd=files)
     assert run.status == USAGE and run.out == b"" and "--help" in run.err
     assert list_tree(files) == before
+    as_json = weig(*call, "--json", cwd=files)
+    assert as_json.status == USAGE
+    error = as_json.json()["error"]
+    assert (error["code"], error["status"]) == ("usage", USAGE)
+    assert as_json.err.startswith(f"weig: {error['message']}\n")
+    assert error["hint"] in as_json.err
 
 
 def test_a_tensor_that_is_not_there(refused, files):
