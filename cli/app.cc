@@ -71,17 +71,24 @@ std::string suggest_option(const CLI::App& app, const std::string& word) {
   return near ? fmt::format("; did you mean '{}'?", *near) : std::string();
 }
 
+// How to tell that the words are not understood: as those of them say that are.
+Form form_asked_for(const std::vector<std::string>& words) {
+  const auto options_end = std::ranges::find(words, "--");
+  return std::find(words.begin(), options_end, "--json") == options_end ? Form::text
+                                                                        : Form::json;
+}
+
 int refuse_unknown_command(const std::vector<Command>& commands,
-                           const std::string& word) {
+                           const std::string& word, Form form) {
   std::vector<std::string> known{"--help", "--version"};
   for (const Command& command : commands) known.push_back(command.app->get_name());
   const auto near = nearest(known, word);
   std::string message = fmt::format("no command is called {}", in_quotes(word));
   if (near) message += fmt::format("; did you mean '{}'?", *near);
-  return fail_usage("weig", message);
+  return fail_usage("weig", message, form);
 }
 
-int refuse_call(const CLI::App& app, const CLI::ParseError& error) {
+int refuse_call(const CLI::App& app, const CLI::ParseError& error, Form form) {
   const auto chosen = app.get_subcommands();
   const CLI::App& command = chosen.empty() ? app : *chosen.front();
   const auto extra = command.remaining();
@@ -90,20 +97,21 @@ int refuse_call(const CLI::App& app, const CLI::ParseError& error) {
   if (!extra.empty())
     message = fmt::format("{} is not expected{}", in_quotes(extra.front()),
                           suggest_option(command, extra.front()));
-  if (chosen.empty()) return fail_usage("weig", message);
-  return fail_usage("weig " + command.get_name(), message);
+  if (chosen.empty()) return fail_usage("weig", message, form);
+  return fail_usage("weig " + command.get_name(), message, form);
 }
 
 int parse_and_run(CLI::App& app, const std::vector<Command>& commands,
                   std::vector<std::string> words) {
+  const Form form = form_asked_for(words);
   if (words.empty())
-    return fail_usage("weig", "say what to do, for example 'weig info FILE'");
+    return fail_usage("weig", "say what to do, for example 'weig info FILE'", form);
   const bool is_option = words.front().starts_with('-');
   const auto is_named = [&](const Command& command) {
     return command.app->get_name() == words.front();
   };
   if (!is_option && std::none_of(commands.begin(), commands.end(), is_named))
-    return refuse_unknown_command(commands, words.front());
+    return refuse_unknown_command(commands, words.front(), form);
   std::reverse(words.begin(), words.end());  // as CLI11 wants them
   try {
     app.parse(std::move(words));
@@ -112,7 +120,7 @@ int parse_and_run(CLI::App& app, const std::vector<Command>& commands,
   } catch (const CLI::CallForVersion&) {
     return print_data(version_text());
   } catch (const CLI::ParseError& error) {
-    return refuse_call(app, error);
+    return refuse_call(app, error, form);
   }
   for (const Command& command : commands)
     if (command.app->parsed()) return command.run();

@@ -35,7 +35,7 @@ int ask_for_target(const Arguments& arguments) {
   if (last.ends_with(".weig") || !std::filesystem::exists(last, ignored))
     message +=
         fmt::format("; {} looks like the output: put -o before it", in_quotes(last));
-  return fail_usage("weig convert", message);
+  return fail_usage("weig convert", message, arguments.form);
 }
 
 std::string joined(const std::vector<std::string>& names) {

@@ -49,6 +49,11 @@ Result<Tensor> find_tensor(const Model& model, const std::string& name) {
   if (tensor) return tensor;
   Error error = Error(tensor.error()).file(model.path());
   if (error.code() != Code::not_found) return error;
+  // Names with characters that are unsafe on a terminal are shown, and so given,
+  // escaped.
+  if (name.find('\\') != name.npos)
+    if (const auto shown = from_printable(name))
+      if (auto same = model.tensor(*shown)) return same;
   std::string near;
   for (const std::string& candidate : near_names(model, name))
     near += (near.empty() ? "" : ", ") + in_quotes(candidate);
@@ -82,7 +87,8 @@ Status write_file(const Arguments& arguments, const Tensor& tensor,
 
 int run_get(const Arguments& arguments) {
   const Form form = arguments.output.form;
-  if (const auto wrong = conflict(arguments)) return fail_usage("weig get", *wrong);
+  if (const auto wrong = conflict(arguments))
+    return fail_usage("weig get", *wrong, form);
   const auto model = open_model(arguments.file, arguments.open);
   if (!model) return fail(model.error(), form);
   const auto tensor = find_tensor(*model, arguments.name);

@@ -70,9 +70,23 @@ Error with_force_hint(Error error) {
   return in_the_way ? std::move(error).hint("--force replaces it") : error;
 }
 
-int fail_usage(std::string_view command, std::string_view message) {
-  tell(fmt::format("weig: {}\nRun '{} --help' to see how it is called.", message,
-                   command));
+int fail_usage(std::string_view command, std::string_view message, Form form) {
+  const std::string hint =
+      fmt::format("Run '{} --help' to see how it is called.", command);
+  if (form == Form::json) {
+    // Not a weig::Code, which files and systems cause.
+    Output output(stdout, "standard output", OnSignal::finish);
+    Json json(output, 2);
+    json.begin_object().key("error").begin_object();
+    json.member("code", "usage").member("status", kUsageStatus);
+    for (const char* name : {"file", "tensor", "offset"}) json.key(name).null();
+    json.member("what", message);
+    for (const char* name : {"found", "expected"}) json.key(name).null();
+    json.member("hint", hint).member("message", message);
+    json.end_object().end_object();
+    [[maybe_unused]] const Status ignored = output.finish();
+  }
+  tell(fmt::format("weig: {}\n{}", message, hint));
   return kUsageStatus;
 }
 

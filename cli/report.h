@@ -29,8 +29,8 @@ int fail(const Error& error, Form form);
 // Adds the hint that --force replaces the output, where that is what stood in the way.
 Error with_force_hint(Error error);
 
-// Tells of a wrong call; returns kUsageStatus.
-int fail_usage(std::string_view command, std::string_view message);
+// Tells of a wrong call, as fail() does of an error; returns kUsageStatus.
+int fail_usage(std::string_view command, std::string_view message, Form form);
 
 // One line on standard error, as it is. Nothing happens where that cannot be written.
 void tell(std::string_view line);

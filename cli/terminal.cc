@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "terminal.h"
 
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <system_error>
+
 #include "characters.h"
 #include "host.h"
 
@@ -40,6 +45,73 @@ void append_escaped(std::string& out, std::string_view text, char quote) {
   }
 }
 
+// A number in hexadecimal at the start of `text`, up to `end`.
+std::optional<char32_t> hex_until(std::string_view text, std::size_t end) {
+  std::uint32_t code = 0;
+  const char* last = text.data() + end;
+  const auto read = std::from_chars(text.data(), last, code, 16);
+  if (read.ec != std::errc() || read.ptr != last || code > 0x10FFFF)
+    return std::nullopt;
+  return code;
+}
+
+// Reads the escape at the start of `text`, and steps over it. \xNN above 7F is a byte
+// of no character, which no name has.
+std::optional<char32_t> take_escape(std::string_view& text) {
+  if (text.size() < 2) return std::nullopt;
+  std::size_t length = 2;
+  std::optional<char32_t> code;
+  switch (text[1]) {
+    case '\\':
+    case '\'':
+      code = static_cast<unsigned char>(text[1]);
+      break;
+    case 'n':
+      code = '\n';
+      break;
+    case 't':
+      code = '\t';
+      break;
+    case 'x':
+      length = 4;
+      if (text.size() >= length) code = hex_until(text.substr(2), 2);
+      if (code && *code > 0x7F) return std::nullopt;
+      break;
+    case 'u': {
+      const std::size_t end = text.find('}');
+      if (text.size() < 4 || text[2] != '{' || end == text.npos) return std::nullopt;
+      length = end + 1;
+      code = hex_until(text.substr(3), end - 3);
+      break;
+    }
+    default:
+      break;
+  }
+  text.remove_prefix(std::min(length, text.size()));
+  return code;
+}
+
+void append_utf8(std::string& out, char32_t code) {
+  const auto tail = [&](unsigned shift) {
+    out += static_cast<char>(0x80 | (code >> shift & 0x3F));
+  };
+  if (code < 0x80) {
+    out += static_cast<char>(code);
+  } else if (code < 0x800) {
+    out += static_cast<char>(0xC0 | code >> 6);
+    tail(0);
+  } else if (code < 0x10000) {
+    out += static_cast<char>(0xE0 | code >> 12);
+    tail(6);
+    tail(0);
+  } else {
+    out += static_cast<char>(0xF0 | code >> 18);
+    tail(12);
+    tail(6);
+    tail(0);
+  }
+}
+
 }  // namespace
 
 void append_printable(std::string& out, std::string_view text) {
@@ -59,6 +131,21 @@ std::string in_quotes(std::string_view text) {
   std::string out = "'";
   append_escaped(out, text, '\'');
   return out += '\'';
+}
+
+std::optional<std::string> from_printable(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    if (text[0] != '\\') {
+      out += text[0];
+      text.remove_prefix(1);
+      continue;
+    }
+    const auto code = take_escape(text);
+    if (!code) return std::nullopt;
+    append_utf8(out, *code);
+  }
+  return out;
 }
 
 std::size_t display_width(std::string_view text) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,6 +12,9 @@ namespace weig::cli {
 
 void append_printable(std::string& out, std::string_view text);
 std::string printable(std::string_view text);
+
+// What printable() was given; nothing where it does not print so.
+std::optional<std::string> from_printable(std::string_view text);
 
 // The same between single quotes.
 std::string in_quotes(std::string_view text);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // weig verify: is every byte what the writer wrote?
+#include <fmt/format.h>
 #include <weig/verify.h>
 
 #include <algorithm>
@@ -30,25 +31,45 @@ struct Arguments {
   Form form = Form::text;
 };
 
-// Damage to the structure weighs more than damage to numbers.
+std::size_t count_of(const VerifyReport& report, Code code) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      report.damages,
+      [&](const Damage& damage) { return damage.error.code() == code; }));
+}
+
+// Damage to the structure weighs more than damage to numbers, and what is damaged more
+// than what this version cannot check.
 int status_of(const VerifyReport& report) {
   if (report.sound()) return 0;
-  const auto is_structural = [](const Damage& damage) {
-    return damage.error.code() != Code::checksum;
-  };
-  return static_cast<int>(std::ranges::any_of(report.damages, is_structural)
-                              ? Code::corrupt
-                              : Code::checksum);
+  for (const Code code : {Code::corrupt, Code::checksum})
+    if (count_of(report, code) > 0) return static_cast<int>(code);
+  return static_cast<int>(report.damages.front().error.code());
+}
+
+bool is_damage(const Damage& damage) {
+  const Code code = damage.error.code();
+  return code == Code::corrupt || code == Code::checksum;
+}
+
+std::string verdict(const VerifyReport& report) {
+  if (report.sound()) return "sound";
+  const std::size_t damaged =
+      count_of(report, Code::corrupt) + count_of(report, Code::checksum);
+  const std::size_t unchecked = report.damages.size() - damaged;
+  std::string text =
+      damaged > 0 ? counted(damaged, "damaged place") : "no damage found";
+  if (unchecked > 0)
+    text += fmt::format(", {} that cannot be checked", counted(unchecked, "place"));
+  return text;
 }
 
 void print_text(Output& output, const Arguments& arguments,
                 const VerifyReport& report) {
   for (const Damage& damage : report.damages)
-    output.print("damaged: bytes [{}, {}): {}\n", damage.begin, damage.end,
-                 damage.error.message());
-  output.print("{}: {}", printable(arguments.file),
-               report.sound() ? std::string("sound")
-                              : counted(report.damages.size(), "damaged place"));
+    output.print("{}: bytes [{}, {}): {}\n",
+                 is_damage(damage) ? "damaged" : "not checked", damage.begin,
+                 damage.end, damage.error.message());
+  output.print("{}: {}", printable(arguments.file), verdict(report));
   if (arguments.quick)
     output.print(", structure, sections and metadata only");
   else if (report.tensors_with_digest == 0 && report.tensors > 0)
@@ -171,7 +192,8 @@ Command add_verify(CLI::App& app) {
   add_json(*command, arguments->form);
   command->footer(
       "Exit status: 0 sound, 3 damaged structure, 4 data that differs from its "
-      "digest.\n--load read keeps a copy in memory: nobody can cut the file "
+      "digest,\n5 no damage, but a part of a later version that cannot be checked.\n"
+      "--load read keeps a copy in memory: nobody can cut the file "
       "meanwhile.");
   return {command, [arguments] { return run_verify(*arguments); }};
 }

@@ -88,7 +88,7 @@ Status write_page(NewFile& file, const Arguments& arguments, const Report& repor
 
 int run_bench(Arguments& arguments) {
   if (const std::string wrong = read_lists(arguments); !wrong.empty())
-    return fail_usage("weig bench", wrong);
+    return fail_usage("weig bench", wrong, arguments.form);
   const Settings& settings = arguments.settings;
   const auto subject = subject_of(settings);
   if (!subject) return fail(subject.error(), arguments.form);

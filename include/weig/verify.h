@@ -23,7 +23,8 @@ struct VerifyOptions {
 
 // One damaged place: bytes [begin, end) of the file. Code::checksum for a tensor whose
 // bytes differ from their digest; Code::corrupt for a section or for padding that is
-// not zero.
+// not zero; and, of what could not be checked, Code::unsupported for a section that is
+// of a later version and Code::limit for metadata above what the model was opened for.
 struct Damage {
   Error error;
   std::uint64_t begin = 0;
@@ -35,7 +36,7 @@ struct VerifyReport {
   std::uint64_t tensors_with_digest = 0;  // 0 in formats that have none
   std::uint64_t bytes = 0;                // read and hashed
   double seconds = 0;
-  std::vector<Damage> damages;  // in file order; empty: the file is sound
+  std::vector<Damage> damages;  // in file order; empty: all is checked and sound
 
   bool sound() const noexcept { return damages.empty(); }
 };

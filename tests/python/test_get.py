@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import weig_file
 import weig_writer
-from command import EXISTS, INVALID_ARGUMENT, UNSUPPORTED, USAGE
+from command import EXISTS, INVALID_ARGUMENT, NOT_FOUND, UNSUPPORTED, USAGE
 from numpy_values import (
     NUMPY,
     SHORTER,
@@ -29,7 +29,7 @@ from numpy_values import (
     stored_array,
     value_array,
 )
-from safetensors_file import pattern
+from safetensors_file import by_hand, pattern
 
 
 def make_file(path, tensors):
@@ -366,6 +366,44 @@ def test_unknown_types_are_refused_or_listed_on_request(weig, refused, tmp_path)
     assert weig.ok("get", accept, path, "known").text == "[97, 98, 99]\n"
     refused(["get", accept, path, "later"], UNSUPPORTED, path, tensor="later")
     weig.ok("verify", accept, path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a\nb",
+        "\x1b[31m",
+        "\u202ex",
+        "\\n",
+        "\\",
+        "a\\x41",
+        "\U000e0001\u200b",
+        "'",
+        "\x7f\t",
+    ],
+)
+def test_a_name_can_be_given_as_it_is_shown(weig, tmp_path, name):
+    """Characters that are unsafe on a terminal are shown escaped, backslashes too."""
+    source = tmp_path / "m.safetensors"
+    source.write_bytes(
+        by_hand({name: ("U8", (1,), b"\7"), "other": ("U8", (1,), b"\1")})
+    )
+    shown = weig.ok("ls", source).text.splitlines()[0].split("  u8 ")[0].rstrip()
+    assert weig.ok("get", source, shown).text == "[7]\n"
+    assert weig.ok("get", source, name).text == "[7]\n"
+    hint = weig("get", source, name + "?").err
+    if "did you mean" in hint:
+        quoted = hint.split("did you mean '")[1].split("'?)")[0]
+        assert weig.ok("get", source, quoted).text == "[7]\n"
+
+
+def test_an_escape_that_is_none_is_a_name(weig, tmp_path):
+    source = tmp_path / "m.safetensors"
+    names = ["\\q", "\\x1", "\\xff", "\\u{}", "\\u{110000}", "\\u{20", "a\\"]
+    source.write_bytes(by_hand({n: ("U8", (1,), b"\7") for n in names}))
+    for name in names:
+        assert weig.ok("get", source, name).text == "[7]\n"
+        assert weig("get", source, name + "0").status == NOT_FOUND
 
 
 def test_types_that_safetensors_lacks_are_refused_by_export(weig, refused, tmp_path):

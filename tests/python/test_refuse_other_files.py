@@ -9,11 +9,14 @@ import pytest
 
 import minimal_file
 import weig_file
+import weig_writer
+from bent import Bent
 from command import (
     CANNOT_OPEN,
     CHECKSUM,
     CORRUPT,
     INVALID_ARGUMENT,
+    LIMIT,
     NOT_FOUND,
     UNSUPPORTED,
     USAGE,
@@ -278,6 +281,33 @@ def test_verify_tells_damage_of_data_from_damage_of_structure(
         assert weig("info", path).status in (CORRUPT, UNSUPPORTED)
 
 
+def test_verify_tells_what_it_cannot_check_from_damage(weig, sample_weig, tmp_path):
+    """A section of a later version is no damage, and hides none."""
+    file = Bent(sample_weig)
+    file.put(file.section(weig_file.SOURCE)[0] + 4, 2, 32)  # its encoding
+    file.reseal()
+    path = tmp_path / "a.weig"
+    path.write_bytes(file.raw)
+    for options in ([], ["--quick"]):
+        run = weig("verify", path, *options)
+        assert run.status == UNSUPPORTED, run.text
+        assert run.text.startswith("not checked: bytes [")
+        assert "no damage found, 1 place that cannot be checked" in run.text
+    report = weig("verify", "--json", path).json()
+    assert report["status"] == UNSUPPORTED and report["sound"] is False
+    assert [d["code"] for d in report["damages"]] == ["unsupported"]
+
+    begin = file.get(file.record(b"model.embed.weight") + 32)
+    file.raw[begin] ^= 1
+    path.write_bytes(file.raw)
+    run = weig("verify", path)
+    assert run.status == CHECKSUM
+    assert "1 damaged place, 1 place that cannot be checked" in run.text
+    file.put(file.section(weig_file.DIGESTS)[0], 0)
+    path.write_bytes(file.raw)
+    assert weig("verify", path).status == CORRUPT
+
+
 def test_verify_tells_the_same_with_any_number_of_threads(weig, sample_weig, tmp_path):
     file = weig_file._read(sample_weig)
     damaged = bytearray(sample_weig)
@@ -333,6 +363,28 @@ def test_convert_does_not_seal_damage(refused, weig, sample_weig, tmp_path):
     path.write_bytes(damaged)
     call = ["convert", path, "-o", tmp_path / "b.weig"]
     refused(call, CHECKSUM, path, tensor=tensor.name.decode(), kept=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text, code",
+    [
+        (b'{"k":"1","k":"2"}', CORRUPT),
+        (b'{"k":"1","\\u006b":"2"}', CORRUPT),
+        (b'{"k":1}', CORRUPT),
+        (b'{"k":{"type":"u128","value":1}}', CORRUPT),
+        (b'{"k":"1"}{}', CORRUPT),
+        (b'{"k":"1",}', CORRUPT),
+        (b'{"k":{"type":"json","value":' + b"[" * 99 + b"]" * 99 + b"}}", LIMIT),
+    ],
+)
+def test_metadata_that_cannot_be_read_is_not_copied(refused, tmp_path, text, code):
+    """C55: convert writes nothing that its own readers refuse."""
+    path = tmp_path / "a.weig"
+    tensor = weig_file.Tensor(b"t", 4, (1,), b"x")
+    path.write_bytes(weig_writer.write([tensor], metadata=text))
+    refused(["info", path], code, path, kept=tmp_path)
+    refused(["convert", path, "-o", tmp_path / "b.weig"], code, path, kept=tmp_path)
+    refused(["export", path, tmp_path / "b"], code, path, kept=tmp_path)
 
 
 def test_folder_and_file_together_are_no_sources(refused, tmp_path):
