@@ -17,7 +17,8 @@ LoadFacts cold_local_file() {
                       .remote = false,
                       .in_memory = false,
                       .device = "8:1",
-                      .read_ahead = std::uint64_t{8} << 20},
+                      .read_ahead = std::uint64_t{8} << 20,
+                      .known = true},
           .memory = {16 * kGiB, 12 * kGiB, "this machine"},
           .samples = {}};
 }

@@ -30,6 +30,7 @@ struct Storage {
   bool in_memory = false;   // tmpfs and the like: always resident
   std::string device;       // number of the device or of the mount, "254:0"
   std::optional<std::uint64_t> read_ahead;  // bytes; nothing if not known
+  bool known = false;  // the kind of file system is; else it is taken for a local one
 };
 // Where a file lies. Fails with cannot_open.
 Result<Storage> storage_of(const std::string& path);

@@ -23,7 +23,8 @@ struct Kind {
 };
 
 // Numbers from linux/magic.h and statfs(2); of remote ones also those that only the
-// kernel's own sources list. What is not here is local, under its number.
+// kernel's own sources or coreutils list. What is not here is taken for local, under
+// its number, and said not to be known.
 constexpr Kind kKinds[] = {
     {0xef53, "ext4", Where::local},           {0x58465342, "xfs", Where::local},
     {0x9123683e, "btrfs", Where::local},      {0xf2f52010, "f2fs", Where::local},
@@ -32,6 +33,10 @@ constexpr Kind kKinds[] = {
     {0xe0f5e1e2, "erofs", Where::local},      {0x9660, "iso9660", Where::local},
     {0x4d44, "vfat", Where::local},           {0x2011bab0, "exfat", Where::local},
     {0x7366746e, "ntfs3", Where::local},      {0x15013346, "udf", Where::local},
+    {0x3434, "nilfs2", Where::local},         {0x52654973, "reiserfs", Where::local},
+    {0x3153464a, "jfs", Where::local},        {0x482b, "hfsplus", Where::local},
+    {0x24051905, "ubifs", Where::local},      {0x72b6, "jffs2", Where::local},
+    {0x28cd3d45, "cramfs", Where::local},     {0x4d5a, "minix", Where::local},
     {0x01021994, "tmpfs", Where::memory},     {0x858458f6, "ramfs", Where::memory},
     {0x958458f6, "hugetlbfs", Where::memory}, {0x6969, "nfs", Where::remote},
     {0xff534d42, "cifs", Where::remote},      {0xfe534d42, "smb2", Where::remote},
@@ -40,7 +45,10 @@ constexpr Kind kKinds[] = {
     {0x5346414f, "afs", Where::remote},       {0x73757245, "coda", Where::remote},
     {0x0bd00bd0, "lustre", Where::remote},    {0x47504653, "gpfs", Where::remote},
     {0x19830326, "beegfs", Where::remote},    {0x01161970, "gfs2", Where::remote},
-    {0x7461636f, "ocfs2", Where::remote},     {0x7c7c6673, "orangefs", Where::remote}};
+    {0x7461636f, "ocfs2", Where::remote},     {0x20030528, "orangefs", Where::remote},
+    {0x7c7c6673, "prl_fs", Where::remote},    {0x6b414653, "afs", Where::remote},
+    {0xbacbacbc, "vmhgfs", Where::remote},    {0x786f4256, "vboxsf", Where::remote},
+    {0xaad7aaea, "panfs", Where::remote},     {0x00c0ffee, "hostfs", Where::remote}};
 
 std::optional<std::uint64_t> read_ahead_of(unsigned major, unsigned minor) {
   const std::string number = std::to_string(major) + ":" + std::to_string(minor);
@@ -64,6 +72,7 @@ Result<Storage> storage_at(int descriptor) {
   storage.file_system = "type " + std::to_string(magic);
   for (const Kind& kind : kKinds) {
     if (kind.magic != magic) continue;
+    storage.known = true;
     storage.file_system = kind.name;
     storage.remote = kind.where == Where::remote;
     storage.in_memory = kind.where == Where::memory;
