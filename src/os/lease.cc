@@ -4,21 +4,51 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "core/try.h"
 #include "os/host.h"
 
 namespace weig::os {
 namespace {
 
+// The number of this process among its forebears. Kept where the kernel itself wipes it
+// in a child, since a bare clone(2) calls no handler.
+class Generation {
+ public:
+  Generation() noexcept {
+    const auto size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    void* page = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return;
+    ::madvise(page, size, MADV_WIPEONFORK);  // before Linux 4.14, wipe() alone
+    number_ = std::construct_at(static_cast<std::atomic<std::uint64_t>*>(page), 0);
+  }
+  std::uint64_t now() noexcept {
+    std::uint64_t number = *number_;
+    if (number != 0) return number;
+    const std::uint64_t next = ++last_;
+    return number_->compare_exchange_strong(number, next) ? next : number;
+  }
+  void wipe() noexcept { *number_ = 0; }
+
+ private:
+  std::atomic<std::uint64_t> unwiped_ = 0;
+  std::atomic<std::uint64_t>* number_ = &unwiped_;
+  std::atomic<std::uint64_t> last_ = 0;
+};
+
 // The descriptors that hold leases. A forked child closes its copies: a lease lives
 // until the last of them is closed, should its owner die or lose the right to give it
-// up.
+// up. (A child of clone(2) keeps them until it calls exec.)
 class LeasedFiles {
  public:
   static LeasedFiles& all() {
@@ -27,10 +57,12 @@ class LeasedFiles {
     return *files;
   }
 
-  Descriptor open(const std::string& path) {
+  Result<Descriptor> open(const std::string& path) {
+    if (deaf_ != 0) return system_error(Code::no_memory, "be told of forks", deaf_);
     const std::lock_guard lock(mutex_);
     Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file) numbers_.push_back(file.number());
+    if (!file) return system_error(Code::unsupported, "open the file again", errno);
+    numbers_.push_back(file.number());
     return file;
   }
   void close(Descriptor file) noexcept {
@@ -38,23 +70,24 @@ class LeasedFiles {
     std::erase(numbers_, file.number());
     const Descriptor closed_here = std::move(file);
   }
-  std::uint64_t generation() const noexcept { return generation_; }
+  std::uint64_t generation() noexcept { return generation_.now(); }
 
  private:
-  LeasedFiles() {
-    ::pthread_atfork([] { all().mutex_.lock(); }, [] { all().mutex_.unlock(); },
-                     [] { all().be_child(); });
-  }
+  LeasedFiles()
+      : deaf_(::pthread_atfork([] { all().mutex_.lock(); },
+                               [] { all().mutex_.unlock(); },
+                               [] { all().be_child(); })) {}
   void be_child() noexcept {
     for (const int number : numbers_) ::close(number);
     numbers_.clear();
-    ++generation_;
+    generation_.wipe();
     mutex_.unlock();
   }
 
+  const int deaf_;  // why it would not be told of forks, or 0
   std::mutex mutex_;
   std::vector<int> numbers_;
-  std::uint64_t generation_ = 1;
+  Generation generation_;
 };
 
 Error no_lease(int error_number) {
@@ -77,9 +110,8 @@ Error no_lease(int error_number) {
 Result<Lease> Lease::take(const InputFile& file) {
   const std::string self = "/proc/self/fd/" + std::to_string(file.descriptor());
   Lease lease;
-  lease.file_ = LeasedFiles::all().open(self);
-  if (!lease.file_)
-    return system_error(Code::unsupported, "open the file again", errno);
+  WEIG_TRY_ASSIGN(file_with_lease, LeasedFiles::all().open(self));
+  lease.file_ = std::move(file_with_lease);
   // Before the lease: without an owner, the whole process would be told.
   const f_owner_ex owner{.type = F_OWNER_TID, .pid = ::gettid()};
   if (::fcntl(lease.file_.number(), F_SETOWN_EX, &owner) != 0)

@@ -15,7 +15,7 @@ namespace weig::os {
 // alone, where it is blocked and stays unread. Ask is_held() now and then instead.
 class Lease {
  public:
-  // Fails with unsupported, and says why.
+  // Fails with unsupported or no_memory, and says why.
   static Result<Lease> take(const InputFile& file);
   Lease() = default;
   Lease(Lease&& other) noexcept;
@@ -41,7 +41,8 @@ std::optional<double> lease_break_seconds() noexcept;
 Result<std::uint64_t> start_quiet_thread(void (*work)(void*), void* context);
 void join_thread(std::uint64_t thread) noexcept;
 
-// A number that a forked child finds changed.
+// A number that children find changed: by fork(), and from Linux 4.14 on by clone(2) as
+// well, unless they share this process's memory.
 std::uint64_t process_generation() noexcept;
 
 }  // namespace weig::os
