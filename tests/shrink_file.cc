@@ -68,6 +68,11 @@ int stat(const char* name, struct stat* status) noexcept {
   return after(next<decltype(stat)>("stat64")(name, status));
 }
 
+int statx(int folder, const char* name, int flags, unsigned mask,
+          struct statx* status) noexcept {
+  return after(next<decltype(statx)>("statx")(folder, name, flags, mask, status));
+}
+
 ssize_t pread(int file, void* data, std::size_t count, off_t offset) {
   return after(next<decltype(pread)>("pread64")(file, data, count, offset));
 }

@@ -26,11 +26,15 @@ struct FileId {
   friend bool operator==(const FileId&, const FileId&) = default;
 };
 
-// What tells that a file is still the same, and was not written to.
+// What tells that a file is still the same, and was not written to. Times are in
+// nanoseconds since 1970, modulo 2^64.
 struct FileStamp {
   FileId id;
   std::uint64_t size = 0;
-  std::uint64_t modified = 0;  // its content, in nanoseconds since 1970, modulo 2^64
+  std::uint64_t modified = 0;  // its content
+  // When it came into being, so that another file is told from it which was given its
+  // number after it was gone. 0 where the file system does not say.
+  std::uint64_t born = 0;
   friend bool operator==(const FileStamp&, const FileStamp&) = default;
 };
 // Nothing where the path leads to nothing. Fails with cannot_open.
@@ -50,6 +54,10 @@ class Descriptor {
  private:
   int number_ = -1;
 };
+
+// Of an open file, or what InputFile::anchor() holds on to; its server, where it has
+// one, is asked anew. Nothing where it cannot be told.
+std::optional<FileStamp> stamp_of(const Descriptor& file) noexcept;
 
 // A regular file, open for reading. Reading is thread-safe.
 class InputFile {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of os.h that is Linux's own: advice, direct I/O, reserving space, rename.
+// The part of os.h that is Linux's own: advice, direct I/O, reserving space, rename,
+// and when a file came into being.
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,6 +46,52 @@ std::string self_path(const Descriptor& descriptor) {
 }
 
 }  // namespace
+
+namespace {
+
+// Unsigned: some file systems keep years that do not fit.
+template <typename Time>
+std::uint64_t nanoseconds(const Time& time) {
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+// By statx, which alone tells when a file came into being; where a sandbox refuses
+// that, by fstatat. Nothing, and errno, where neither is had.
+std::optional<FileStamp> stamp_at(int folder, const char* path, int flags) noexcept {
+  constexpr unsigned kWanted = STATX_BASIC_STATS | STATX_BTIME;
+  struct statx told;
+  if (::statx(folder, path, flags, kWanted, &told) == 0)
+    return FileStamp{
+        .id = {makedev(told.stx_dev_major, told.stx_dev_minor), told.stx_ino},
+        .size = told.stx_size,
+        .modified = nanoseconds(told.stx_mtime),
+        .born = (told.stx_mask & STATX_BTIME) != 0 ? nanoseconds(told.stx_btime) : 0};
+  if (errno != EPERM && errno != ENOSYS) return {};
+  struct stat status;
+  if (::fstatat(folder, path, &status, flags & AT_EMPTY_PATH) != 0) return {};
+  return FileStamp{.id = {static_cast<std::uint64_t>(status.st_dev),
+                          static_cast<std::uint64_t>(status.st_ino)},
+                   .size = static_cast<std::uint64_t>(status.st_size),
+                   .modified = nanoseconds(status.st_mtim),
+                   .born = 0};
+}
+
+}  // namespace
+
+FileStamp InputFile::stamp() const noexcept {
+  return stamp_of(descriptor_).value_or(FileStamp());
+}
+
+std::optional<FileStamp> stamp_of(const Descriptor& file) noexcept {
+  return stamp_at(file.number(), "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC);
+}
+
+Result<std::optional<FileStamp>> stamp_of(const std::string& path) {
+  auto stamp = stamp_at(AT_FDCWD, path.c_str(), 0);
+  if (stamp || errno == ENOENT || errno == ENOTDIR) return stamp;
+  return system_error(Code::cannot_open, "look at the file", errno);
+}
 
 bool InputFile::use_direct_io() noexcept {
   direct_ = Descriptor(

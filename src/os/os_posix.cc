@@ -285,32 +285,6 @@ Status OutputFile::sync() {
   return {};
 }
 
-namespace {
-
-FileStamp stamp_in(const struct stat& status) {
-  return {
-      .id = {static_cast<std::uint64_t>(status.st_dev),
-             static_cast<std::uint64_t>(status.st_ino)},
-      .size = static_cast<std::uint64_t>(status.st_size),
-      // Unsigned: some file systems keep years that do not fit.
-      .modified = static_cast<std::uint64_t>(status.st_mtim.tv_sec) * 1'000'000'000 +
-                  static_cast<std::uint64_t>(status.st_mtim.tv_nsec)};
-}
-
-}  // namespace
-
-FileStamp InputFile::stamp() const noexcept {
-  struct stat status;
-  return ::fstat(descriptor_.number(), &status) == 0 ? stamp_in(status) : FileStamp();
-}
-
-Result<std::optional<FileStamp>> stamp_of(const std::string& path) {
-  struct stat status;
-  if (::stat(path.c_str(), &status) == 0) return std::optional(stamp_in(status));
-  if (errno == ENOENT || errno == ENOTDIR) return std::optional<FileStamp>();
-  return system_error(Code::cannot_open, "look at the file", errno);
-}
-
 Result<FileId> file_id(const std::string& path) {
   struct stat status;
   if (::stat(path.c_str(), &status) != 0)
