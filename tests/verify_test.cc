@@ -4,7 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
+#include <initializer_list>
+#include <thread>
+#include <utility>
 
 #include "image.h"
 
@@ -185,16 +189,112 @@ TEST(Verify, opening_compares_every_byte_if_asked) {
   }
 }
 
-TEST(Verify, opening_says_how_much_is_damaged) {
-  Image image = long_image();
+// Changes the last byte of tensors.
+Image damaged(Image image, std::initializer_list<const char*> names) {
   const View view = image.open().value();
-  for (const char* name : {"a", "b"})
-    image.bytes[view.tensor(name)->data_offset()] ^= std::byte{1};
+  std::vector<std::uint64_t> places;
+  for (const char* name : names) {
+    const Tensor tensor = view.tensor(name).value();
+    places.push_back(tensor.data_offset() + tensor.byte_count() - 1);
+  }
+  for (const std::uint64_t at : places) image.bytes[at] ^= std::byte{1};
+  return image;
+}
+
+TEST(Verify, stops_at_the_first_damage_if_told) {
+  const Folder folder;
+  const std::string path = folder.path("m.weig");
+  // "a", of 20 MiB, is damaged at its end: "b" and the small one are long done then.
+  Image image = Image::sealed({{"a", Dtype::f32, {5 << 20}},
+                               {"b", Dtype::f32, {2 << 20}},
+                               {"c", Dtype::f32, {100}}});
+  write_file(path, damaged(std::move(image), {"a", "b", "c"}).bytes);
+  const Model model = Model::open(path).value();
+  EXPECT_EQ(verify(model)->damages.size(), 3u);
+  for (const unsigned threads : {1u, 2u, 4u}) {
+    const VerifyReport report =
+        verify(model, {.threads = threads, .on_damage = OnDamage::stop}).value();
+    ASSERT_EQ(report.damages.size(), 1u);
+    EXPECT_EQ(report.damages[0].error.fields().tensor, "a") << threads;
+    if (threads == 1) {
+      EXPECT_EQ(report.bytes, 20u << 20);
+    }
+  }
+}
+
+TEST(Verify, a_damaged_section_is_the_first_damage) {
+  Image image = Image::basic();
+  image.bytes[image.section_offset(disk::SectionKind::metadata) + 2] ^= std::byte{1};
+  image = damaged(std::move(image), {"mask"});
   const Folder folder;
   write_file(folder.path("m.weig"), image.bytes);
-  const auto refused = Model::open(folder.path("m.weig"), {.verify = Verify::digests});
-  EXPECT_EQ(refused.error().fields().tensor, "a");
-  EXPECT_NE(refused.error().message().find("1 more damaged place"), std::string::npos);
+  const Model model = Model::open(folder.path("m.weig")).value();
+  const VerifyReport report = verify(model, {.on_damage = OnDamage::stop}).value();
+  ASSERT_EQ(report.damages.size(), 1u);
+  EXPECT_EQ(report.damages[0].error.code(), Code::corrupt);
+  EXPECT_EQ(report.bytes, 0u);
+}
+
+TEST(Verify, opening_names_the_first_damage_and_where_all_is_listed) {
+  const Folder folder;
+  write_file(folder.path("m.weig"), damaged(long_image(), {"a", "b"}).bytes);
+  for (const LoadWay way : kWays) {
+    const auto refused = Model::open(folder.path("m.weig"),
+                                     {.load = {.way = way}, .verify = Verify::digests});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().fields().tensor, "a") << load_way_name(way);
+    EXPECT_NE(refused.error().message().find("weig verify lists all"),
+              std::string::npos);
+  }
+}
+
+TEST(Verify, opening_a_damaged_file_does_not_load_the_rest) {
+  const Folder folder;
+  Image image = Image::sealed(
+      {{"a", Dtype::u8, {1000}}, {"b", Dtype::f32, {5 << 20}}, {"c", Dtype::u8, {9}}});
+  write_file(folder.path("m.weig"), damaged(std::move(image), {"a"}).bytes);
+  for (const LoadWay way : {LoadWay::stream, LoadWay::populate}) {
+    std::uint64_t loaded = 0;
+    std::uint64_t all = 0;
+    const auto slowly = [&](std::uint64_t done, std::uint64_t total) {
+      loaded = done;
+      all = total;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      return true;
+    };
+    const auto refused = Model::open(
+        folder.path("m.weig"),
+        {.load = {.way = way, .progress = slowly}, .verify = Verify::digests});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), Code::checksum);
+    EXPECT_EQ(refused.error().fields().tensor, "a");
+    EXPECT_GT(loaded, 0u);
+    EXPECT_LT(loaded, all) << load_way_name(way);
+  }
+}
+
+// The file is cut far behind what has been loaded and verified then.
+TEST(Verify, a_load_that_fails_while_it_is_verified_says_why) {
+  const Folder folder;
+  const std::string path = folder.path("m.weig");
+  for (const bool is_damaged : {false, true}) {
+    for (const LoadWay way : {LoadWay::stream, LoadWay::populate, LoadWay::read}) {
+      Image image = long_image();
+      if (is_damaged) image = damaged(std::move(image), {"b"});
+      write_file(path, image.bytes);
+      const auto cut = [&](std::uint64_t, std::uint64_t) {
+        std::filesystem::resize_file(path, 16 << 20);
+        return true;
+      };
+      const auto refused =
+          Model::open(path, {.load = {.way = way, .threads = 1, .progress = cut},
+                             .verify = Verify::digests});
+      ASSERT_FALSE(refused) << load_way_name(way);
+      EXPECT_EQ(refused.error().code(), Code::corrupt);
+      EXPECT_EQ(refused.error().fields().file, path);
+      EXPECT_FALSE(refused.error().fields().names_tensor);
+    }
+  }
 }
 
 TEST(Verify, opening_needs_digests_to_compare_with) {

@@ -13,12 +13,19 @@
 
 namespace weig {
 
+// What to do where something is damaged.
+enum class OnDamage {
+  go_on,  // and list all
+  stop,   // the report holds the first damaged place alone
+};
+
 struct VerifyOptions {
   unsigned threads = 0;  // 0: as many as there are CPUs to use
-  Progress progress;
+  Progress progress = nullptr;
   // Ordinals of the tensors to hash. Nothing: all, and what lies between them; an empty
   // list: none, so that structure, sections and metadata alone are checked.
   std::optional<std::vector<std::uint32_t>> tensors = {};
+  OnDamage on_damage = OnDamage::go_on;
 };
 
 // One damaged place: bytes [begin, end) of the file. Code::checksum for a tensor whose
@@ -42,12 +49,12 @@ struct VerifyReport {
 };
 
 // Checks structure, all sections, every tensor's digest (in parallel) and that padding
-// is zero, to the end whatever it finds. While the model is being loaded (LoadWay::
-// stream) it follows, so that the file is read once and in order, and fails as the load
-// does; so not from that load's callback, which it would wait for. Fails with
-// invalid_argument for a model opened for metadata only and for an ordinal that there
-// is not, with cancelled, and with corrupt where the structure itself is damaged. Files
-// without digests get the checks that their format allows.
+// is zero, to the end whatever it finds, unless told to stop there. While the model is
+// being loaded (LoadWay::stream) it follows, so that the file is read once and in
+// order, and fails as the load does; so not from that load's callback, which it would
+// wait for. Fails with invalid_argument for a model opened for metadata only and for an
+// ordinal that there is not, with cancelled, and with corrupt where the structure
+// itself is damaged. Files without digests get the checks that their format allows.
 Result<VerifyReport> verify(const Model& model, const VerifyOptions& options = {});
 
 }  // namespace weig

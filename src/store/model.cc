@@ -327,8 +327,8 @@ Model::~Model() = default;
 
 namespace {
 
-// While the model is being loaded, if it is.
-Status check_digests(Model& model, const OpenOptions& options) {
+// While the model is being loaded, if it is: by `loader`.
+Status check_digests(Model& model, Loader* loader, const OpenOptions& options) {
   if (model.size() > 0) {
     const auto digest = model.digest(0);
     if (!digest) return Error(digest.error()).file(model.path());
@@ -341,19 +341,20 @@ Status check_digests(Model& model, const OpenOptions& options) {
     if (is_loading) return !model.load_report().error;  // which says more
     return goes_on(options.load.progress, done, total);
   };
-  const auto report =
-      verify(model, {.threads = options.load.threads, .progress = goes_on_as_asked});
-  WEIG_TRY(model.wait());
+  const auto report = verify(model, {.threads = options.load.threads,
+                                     .progress = goes_on_as_asked,
+                                     .tensors = {},
+                                     .on_damage = OnDamage::stop});
+  const bool damaged = report && !report->sound();
+  if (damaged && loader) loader->stop();  // what is left of a bad file nobody needs
+  const LoadReport load = model.wait() ? LoadReport() : model.load_report();
+  // A cut file looks damaged as well.
+  if (load.error && !(damaged && load.error->code() == Code::cancelled))
+    return *load.error;
   if (!report) return report.error();
   if (report->sound()) return {};
-  Error first = report->damages.front().error;
-  const std::size_t more = report->damages.size() - 1;
-  if (more > 0)
-    first = std::move(first).hint(
-        std::to_string(more) +
-        (more == 1 ? " more damaged place" : " more damaged places") +
-        ": weig verify lists all");
-  return first;
+  return Error(report->damages.front().error)
+      .hint("weig verify lists all that is damaged");
 }
 
 }  // namespace
@@ -418,7 +419,7 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
     if (auto whole = backing->let_go(); !whole)
       return std::move(whole).error().file(path);
   Model model(*std::move(view), std::move(backing));
-  if (verifies) WEIG_TRY(check_digests(model, options));
+  if (verifies) WEIG_TRY(check_digests(model, loader, options));
   return model;
 }
 
@@ -472,6 +473,7 @@ Result<LoadReport> Model::wait() {
 
 LoadReport Model::load_report() const {
   std::shared_ptr<Loader> loader;
+  Loader* const loader = backing->loader.get();
   {
     const std::lock_guard lock(backing_->mutex);
     if (!backing_->loader) return backing_->report;

@@ -48,6 +48,8 @@ class Verification {
     if (stopped_) return Error(Code::cancelled, "verification was stopped");
     if (failure_) return *std::move(failure_);
     std::ranges::stable_sort(report_.damages, {}, &Damage::begin);
+    if (stops() && report_.damages.size() > 1)
+      report_.damages.erase(report_.damages.begin() + 1, report_.damages.end());
     report_.bytes = done_;
     report_.tensors_with_digest = with_digest_;
     report_.seconds =
@@ -70,9 +72,18 @@ class Verification {
     return options_.tensors ? (*options_.tensors)[i] : static_cast<std::uint32_t>(i);
   }
 
+  bool stops() const { return options_.on_damage == OnDamage::stop; }
+
   void add(Error error, std::uint64_t begin, std::uint64_t end) {
     const std::lock_guard lock(mutex_);
     report_.damages.push_back({std::move(error).file(model_.path()), begin, end});
+    if (stops()) bad_ = std::min<std::uint64_t>(bad_, begin);
+  }
+
+  // Where all ends at the first damage, what lies before it in the file is still looked
+  // at, so that it is the first on any number of threads.
+  bool is_needless(const Tensor& tensor) const {
+    return stopped_ || tensor.data_offset() > bad_;
   }
 
   // All sections; one whose bytes are damaged does not hide the others.
@@ -177,22 +188,24 @@ class Verification {
 
   Status check(std::uint32_t ordinal, Hasher& hasher) {
     WEIG_TRY_ASSIGN(tensor, model_[ordinal]);
+    if (is_needless(tensor)) return {};
     WEIG_TRY_ASSIGN(owner, model_.owner(ordinal));
     // Of all, bytes that several tensors share count once.
     const bool in_steps = owner == ordinal || options_.tensors;
     if (in_steps) {
       hasher.reset();
       std::uint64_t end = tensor.data_offset();
-      for (Bytes rest = tensor.bytes(); !rest.empty() && !stopped_;) {
+      for (Bytes rest = tensor.bytes(); !rest.empty();) {
         const Bytes step = rest.first(std::min<std::uint64_t>(rest.size(), kStep));
-        WEIG_TRY(follow(end += step.size()));
+        WEIG_TRY(follow(tensor, end += step.size()));
+        if (is_needless(tensor)) return {};
         hasher.update(step);
         rest = rest.subspan(step.size());
         progress(step.size());
       }
     }
     if (!options_.tensors) WEIG_TRY(check_gap(ordinal, tensor));
-    if (!has_digests_ || stopped_) return {};
+    if (!has_digests_) return {};
     WEIG_TRY_ASSIGN(stored, model_.digest(ordinal));
     const Digest digest = in_steps ? hasher.digest() : xxh3_128(tensor.bytes());
     ++with_digest_;
@@ -221,9 +234,9 @@ class Verification {
 
   // Waits until a load that runs meanwhile has come so far. What it could not load must
   // not be touched; what it was told to leave may be.
-  Status follow(std::uint64_t end) {
+  Status follow(const Tensor& tensor, std::uint64_t end) {
     constexpr auto kAgain = std::chrono::milliseconds(1);
-    while (end > loaded_ && !stopped_) {
+    while (end > loaded_ && !is_needless(tensor)) {
       const LoadReport load = model_.load_report();
       if (load.finished && load.error && load.error->code() != Code::cancelled)
         return *load.error;
@@ -250,6 +263,8 @@ class Verification {
   std::atomic<bool> stopped_ = false;
   std::atomic<std::uint64_t> with_digest_ = 0;
   std::atomic<std::uint64_t> loaded_ = 0;  // where a load is, at least
+  std::atomic<std::uint64_t> bad_ =
+      UINT64_MAX;  // the first damage, where that ends all
 
   std::mutex mutex_;  // guards what follows, the report's damages and the callback
   std::uint64_t next_ = 0;
