@@ -5,7 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -115,6 +119,22 @@ TEST_F(Guarded, every_reader_of_a_file_is_saved) {
   for (const Model& model : models) EXPECT_EQ(sum_of(model), sum);
 }
 
+TEST_F(Guarded, models_of_several_files_are_all_saved) {
+  const std::string other = folder_.path("other.weig");
+  write_file(other, Image::basic().bytes);
+  const Model one = open();
+  const Model two = Model::open(other, {.guard = Guard::required}).value();
+  const std::uint64_t sums[] = {sum_of(one), sum_of(two)};
+  Child cut_one([&] { return ::truncate(path_.c_str(), 0) == 0; });
+  Child cut_two([&] { return ::truncate(other.c_str(), 0) == 0; });
+  EXPECT_EQ(cut_one.wait(), 0);
+  EXPECT_EQ(cut_two.wait(), 0);
+  EXPECT_EQ(sum_of(one), sums[0]);
+  EXPECT_EQ(sum_of(two), sums[1]);
+  EXPECT_EQ(one.guard_report().state, GuardState::copied);
+  EXPECT_EQ(two.guard_report().state, GuardState::copied);
+}
+
 TEST_F(Guarded, moves_with_its_model) {
   Model first = open();
   const std::uint64_t sum = sum_of(first);
@@ -170,6 +190,76 @@ TEST_F(Guarded, a_forked_child_has_none) {
   });
   EXPECT_EQ(child.wait(), 0);
   EXPECT_EQ(model->guard_report().state, GuardState::holding);
+}
+
+// Which no handler of fork() is called in.
+TEST_F(Guarded, a_child_of_clone_has_none) {
+  auto model = std::make_unique<Model>(open());
+  const long process =
+      ::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+  if (process == 0) {
+    const GuardReport report = model->guard_report();
+    model.reset();  // must not wait for a thread that is not there
+    ::_exit(report.state == GuardState::off && !report.reason.empty() ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(static_cast<pid_t>(process), &status, 0), process);
+  EXPECT_EQ(status, 0);
+  const std::uint64_t sum = sum_of(*model);
+  EXPECT_EQ(model->guard_report().state, GuardState::holding);
+  Child cut([&] { return ::truncate(path_.c_str(), 0) == 0; });
+  EXPECT_EQ(cut.wait(), 0);
+  EXPECT_EQ(sum_of(*model), sum);
+}
+
+// By vfork(), as many languages start programs: it has the parent's memory for a
+// moment.
+TEST_F(Guarded, a_program_that_is_started_holds_up_nobody) {
+  pid_t process = 0;
+  {
+    const Model model = open();
+    char name[] = "sleep";
+    char seconds[] = "60";
+    char* words[] = {name, seconds, nullptr};
+    ASSERT_EQ(::posix_spawnp(&process, name, nullptr, nullptr, words, environ), 0);
+    EXPECT_EQ(model.guard_report().state, GuardState::holding);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(::truncate(path_.c_str(), 0), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+  ::kill(process, SIGKILL);
+  ::waitpid(process, nullptr, 0);
+}
+
+// The child finds its parent's copy under way, and makes one of its own all the same.
+TEST_F(Guarded, a_fork_during_a_copy_hurts_neither) {
+  const std::string other = folder_.path("other.weig");
+  int during = 0;
+  for (int i = 0; i < 10; ++i) {
+    write_file(path_, Image::for_loading().bytes);
+    write_file(other, Image::basic().bytes);
+    const Model model = open();
+    const std::uint64_t sum = sum_of(model);
+    Child writer([&] { return ::truncate(path_.c_str(), 0) == 0; });
+    const auto start = std::chrono::steady_clock::now();
+    while (model.guard_report().state == GuardState::holding &&
+           std::chrono::steady_clock::now() - start < 5s)
+      std::this_thread::sleep_for(10us);
+    during += model.guard_report().state == GuardState::copying;
+    Child child([&] {
+      if (model.guard_report().state != GuardState::off) return false;
+      const auto own = Model::open(other, {.guard = Guard::required});
+      if (!own) return false;
+      const std::uint64_t own_sum = sum_of(*own);
+      Child cut([&] { return ::truncate(other.c_str(), 0) == 0; });
+      return cut.wait() == 0 && sum_of(*own) == own_sum;
+    });
+    EXPECT_EQ(child.wait(), 0);
+    EXPECT_EQ(writer.wait(), 0);
+    EXPECT_EQ(sum_of(model), sum);
+    EXPECT_EQ(model.guard_report().state, GuardState::copied);
+  }
+  EXPECT_GT(during, 0);
 }
 
 // The holder dies, and the child that it forked lives on with all its descriptors.
@@ -251,6 +341,122 @@ TEST_F(Guarded, a_load_and_a_copy_do_not_hurt_each_other) {
       EXPECT_EQ(sum_of(model), sum);
     }
   }
+}
+
+TEST_F(Guarded, a_load_after_the_copy_finds_all_in_memory) {
+  Model model = open();
+  const std::uint64_t sum = sum_of(model);
+  Child writer([&] { return overwrite(); });
+  EXPECT_EQ(writer.wait(), 0);
+  for (const LoadWay way : {LoadWay::populate, LoadWay::stream, LoadWay::read,
+                            LoadWay::automatic, LoadWay::map}) {
+    const auto report = model.load({.way = way});
+    ASSERT_TRUE(report) << report.error().message();
+    EXPECT_EQ(report->reason, "all is in memory already");
+    EXPECT_EQ(report->bytes, 0u);
+    EXPECT_EQ(sum_of(model), sum);
+  }
+  EXPECT_EQ(model.guard_report().state, GuardState::copied);
+}
+
+// The descriptors by which this process holds on to a file.
+int descriptors_of(const struct stat& file) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    struct stat status{};
+    if (::stat(entry.path().c_str(), &status) == 0 && status.st_dev == file.st_dev &&
+        status.st_ino == file.st_ino)
+      ++count;
+  }
+  return count;
+}
+
+TEST_F(Guarded, a_deleted_file_takes_up_no_room_once_it_is_copied) {
+  for (const bool by_guard : {true, false}) {
+    write_file(path_, Image::for_loading().bytes);
+    struct stat file{};
+    ASSERT_EQ(::stat(path_.c_str(), &file), 0);
+    Model model = open(by_guard ? Guard::required : Guard::off);
+    const std::uint64_t sum = sum_of(model);
+    EXPECT_GT(descriptors_of(file), 0);
+    if (by_guard) {
+      Child writer([&] { return ::truncate(path_.c_str(), 100) == 0; });
+      EXPECT_EQ(writer.wait(), 0);
+    } else {
+      ASSERT_TRUE(model.load({.way = LoadWay::read}));
+    }
+    // The guard's thread closes it right after the writer was let in.
+    for (int tries = 0; descriptors_of(file) > 0 && tries < 5000; ++tries)
+      std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(descriptors_of(file), 0);
+    ASSERT_EQ(::stat(path_.c_str(), &file), 0);
+    std::filesystem::remove(path_);
+    EXPECT_EQ(model.changed().value(), FileChange::removed);
+    // Its number is free now, and may be the next file's; all else is as it was.
+    write_file(path_, std::vector<std::byte>(static_cast<std::size_t>(file.st_size)));
+    const timespec times[] = {file.st_atim, file.st_mtim};
+    ASSERT_EQ(::utimensat(AT_FDCWD, path_.c_str(), times, 0), 0);
+    EXPECT_EQ(model.changed().value(), FileChange::replaced);
+    EXPECT_EQ(sum_of(model), sum);
+  }
+}
+
+// A file that has been as it is for long, and that somebody has open for writing.
+class HeldByAWriter : public Guarded {
+ protected:
+  HeldByAWriter() : writer_(::open(path_.c_str(), O_WRONLY)) {
+    const timespec long_ago[] = {{.tv_sec = 1, .tv_nsec = 0},
+                                 {.tv_sec = 1, .tv_nsec = 0}};
+    ::futimens(writer_, long_ago);
+  }
+  ~HeldByAWriter() override { ::close(writer_); }
+  LoadOptions read_while_it_is_written() const {
+    const auto write = [this](std::uint64_t, std::uint64_t) {
+      return ::pwrite(writer_, "x", 1, 5000) == 1;
+    };
+    return {.way = LoadWay::read, .progress = write};
+  }
+
+  int writer_;
+};
+
+TEST_F(HeldByAWriter, what_requires_a_guard_may_be_read_without) {
+  for (const LoadWay way : {LoadWay::read, LoadWay::automatic}) {
+    const Model model = open(Guard::required, {.way = way});
+    EXPECT_EQ(model.load_report().way, LoadWay::read);
+    EXPECT_EQ(model.guard_report().state, GuardState::off);
+    EXPECT_NE(model.guard_report().reason.find("own memory"), std::string::npos);
+    if (way == LoadWay::automatic) {
+      EXPECT_NE(model.load_report().reason.find("a guard is required"),
+                std::string::npos);
+    }
+  }
+  for (const LoadWay way : {LoadWay::map, LoadWay::populate, LoadWay::stream}) {
+    const auto refused =
+        Model::open(path_, {.load = {.way = way}, .guard = Guard::required});
+    ASSERT_FALSE(refused) << load_way_name(way);
+    EXPECT_EQ(refused.error().code(), Code::unsupported);
+  }
+}
+
+TEST_F(HeldByAWriter, a_change_while_it_is_read_is_noticed) {
+  for (const Guard guard : {Guard::required, Guard::wanted}) {
+    const auto refused =
+        Model::open(path_, {.load = read_while_it_is_written(), .guard = guard});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), Code::corrupt);
+    EXPECT_NE(refused.error().message().find("changed while it was read"),
+              std::string::npos);
+  }
+}
+
+TEST_F(HeldByAWriter, a_change_while_it_is_read_later_is_noticed) {
+  Model model = open(Guard::wanted);
+  EXPECT_EQ(model.guard_report().state, GuardState::off);
+  const auto report = model.load(read_while_it_is_written());
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code(), Code::corrupt);
+  EXPECT_EQ(model.load_report().error->code(), Code::corrupt);
 }
 
 TEST_F(Guarded, names_alone_are_guarded_too) {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // To be preloaded: makes system calls fail, as old kernels and odd file systems do.
 // WEIG_REFUSE names them: "mmap-file=19 mmap-shared=19 madvise-14=22 madvise-22=22
-// cachestat=38 pagemap-scan=25 direct=22", each with the errno to give. With 64-bit
-// file offsets, as everything here is built, mmap and open are the symbols mmap64 and
-// open64.
+// cachestat=38 pagemap-scan=25 direct=22 atfork=12", each with the errno to give;
+// "file-system=4711" makes every file lie on one of that type. With 64-bit file
+// offsets, as everything here is built, mmap, open and fstatfs are the symbols mmap64,
+// open64 and fstatfs64.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -77,6 +79,20 @@ int ioctl(int file, unsigned long request, ...) noexcept {
   va_end(list);
   if (request == kPagemapScan && fails("pagemap-scan")) return -1;
   return next<decltype(ioctl)>("ioctl")(file, request, argument);
+}
+
+int fstatfs(int file, struct statfs* told) noexcept {
+  const int result = next<decltype(fstatfs)>("fstatfs64")(file, told);
+  if (const int type = refused("file-system")) told->f_type = type;
+  return result;
+}
+
+// What pthread_atfork(), which is part of every program, calls.
+int __register_atfork(void (*before)(), void (*parent)(), void (*child)(),
+                      void* owner) noexcept {
+  if (const int number = refused("atfork")) return number;
+  return next<decltype(__register_atfork)>("__register_atfork")(before, parent, child,
+                                                                owner);
 }
 
 int open(const char* path, int flags, ...) {

@@ -11,17 +11,25 @@
 // and renaming break no lease and hurt no mapping.
 //
 // A load into own memory (LoadWay::read) holds the file while it reads, and fails if
-// somebody was let in meanwhile.
+// somebody was let in meanwhile. Where the file cannot be held, its size and times are
+// compared before and after; that is enough for Guard::required.
 //
 // It is a thread of its own with all signals blocked, and looks for writers 40 times a
 // second. It can be had on local file systems, for files that are the process's own or
-// with CAP_LEASE, and that nobody has open for writing. What it does not help against:
-// open(O_RDONLY | O_TRUNC), which waits for no lease; writers on other hosts, or below
-// an overlay; a disk that fails. A writer that opens without waiting (O_NONBLOCK) is
-// sent away, and the copy is made all the same. Several models are copied one after
-// another. Locks on the memory (MemoryLock) end with the copy. A forked child has no
-// guard: the parent lets writers in, and they hurt the child. Pages that a device has
-// pinned stay the file's.
+// with CAP_LEASE, and that nobody has open for writing; dropping that right later does
+// no harm. What it does not help against: open(O_RDONLY | O_TRUNC), which waits for no
+// lease; writers on other hosts, or below an overlay; a disk that fails. A writer that
+// opens without waiting (O_NONBLOCK) is sent away, and the copy is made all the same.
+//
+// Several models are copied one after another, and what the process promises to itself
+// is counted once. Other processes' promises cannot be known: a copy looks at the
+// memory that there is before each 8 MiB, and is given up where the rest no longer
+// fits.
+//
+// Locks on the memory (MemoryLock) end with the copy. A forked child has no guard, and
+// one made by clone(2) neither: the parent lets writers in, and they hurt the child.
+// Pages that a device has pinned stay the file's. Once the copy is made the file is
+// closed, so that a deleted one takes up no room.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +41,8 @@ namespace weig {
 enum class Guard {
   off,
   wanted,    // where there can be none, the model opens without; its report says why
-  required,  // where there can be none, opening fails
+  required,  // where there can be none, or none to be trusted, opening fails; unless
+             // all is read into own memory, which LoadWay::automatic does then
 };
 
 enum class GuardState {
@@ -49,7 +58,7 @@ const char* guard_state_name(GuardState state) noexcept;
 
 struct GuardReport {
   GuardState state = GuardState::off;
-  std::string reason;       // why off or lost, or why it may be; a sentence, or empty
+  std::string reason;       // why off or lost, or why it may be; in words, or empty
   std::uint64_t bytes = 0;  // to copy, or copied
   std::uint64_t memory_available = 0;  // when the model was opened
   // That the system lets a writer wait, at most; nothing: without limit. A file that

@@ -4,9 +4,9 @@
 // Opening maps the file and proves its structure; unless asked to load, it reads no
 // data. Nothing is parsed, and the number of allocations does not depend on the number
 // of tensors. The file is closed before open() returns (a handle without access,
-// O_PATH, stays for later loads; with a guard, the file too): renaming or deleting it
-// is harmless, while truncating or overwriting it in place is not, unless a guard holds
-// it (weig/guard.h).
+// O_PATH, stays for later loads; with a guard, the file too; neither once all is in own
+// memory): renaming or deleting it is harmless, while truncating or overwriting it in
+// place is not, unless a guard holds it (weig/guard.h).
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,8 @@ struct OpenOptions {
   // Verify::digests: opening returns when every byte has been compared with its digest,
   // on as many threads as load, while the bytes come in; a load's callback then runs on
   // a thread of ours. Fails with checksum or corrupt, which names the first damaged
-  // place, and with unsupported for files without digests. verify() does it later, or
-  // for some tensors.
+  // place, without loading the rest, and with unsupported for files without digests.
+  // verify() does it later, or for some tensors, and can list all that is damaged.
   Verify verify = Verify::structure;
   // Whether to hold off who would cut or overwrite the file while it is mapped.
   Guard guard = Guard::off;
@@ -98,9 +98,10 @@ class Model : private View {
   // Whether the file is held, and what became of it. Thread-safe.
   GuardReport guard_report() const;
   // What has become of the file since it was opened: whether its path still leads to
-  // it, and whether it was written to, by size and time of modification. A relative
-  // path is looked up from where the process is now. Fails with cannot_open where that
-  // cannot be told.
+  // it, and whether it was written to, by size and time of modification. Another file
+  // with the number of a deleted one is told from it by when it came into being, where
+  // the file system says that. A relative path is looked up from where the process is
+  // now. Fails with cannot_open where that cannot be told.
   Result<FileChange> changed() const;
 
   const std::string& path() const& noexcept WEIG_LIFETIMEBOUND;

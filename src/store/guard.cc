@@ -25,7 +25,7 @@ constexpr auto kWatch = std::chrono::milliseconds(25);
 // Bytes a second of a slow copy: measured were 0.23 to 1.7 GB/s.
 constexpr double kSlowCopy = 0.23e9;
 
-// Between two of these, a copy looks whether to stop.
+// Between two of these, a copy looks whether to stop, and whether there is memory.
 constexpr std::uint64_t kPiece = 4 * os::kHugePage;
 
 // Several models may have to be copied at once, and memory is for all of them: the
@@ -33,11 +33,34 @@ constexpr std::uint64_t kPiece = 4 * os::kHugePage;
 // its parent's.
 std::atomic<std::uint64_t> copying = 0;
 
+// What this process may have to copy, of all its models together.
+constinit ByteTotal guarded;
+
 // For where there is no memory for more.
 Error no_memory() { return Error(Code::no_memory, "no memory"); }
 
 std::string whole(double seconds) {
   return std::to_string(static_cast<std::uint64_t>(std::ceil(seconds)));
+}
+
+std::string needs(std::uint64_t bytes, const MemoryLimit& memory) {
+  return " needs " + std::to_string(bytes) + " bytes, and " + memory.source + " has " +
+         std::to_string(memory.available) + " available";
+}
+
+// What may keep a copy from being whole; empty where nothing is known to. `others`:
+// bytes of the process's other guarded models, whose writers may come at the same time.
+std::string danger(const GuardReport& report, std::uint64_t others,
+                   const MemoryLimit& memory) {
+  if (memory.available < report.bytes) return "a copy" + needs(report.bytes, memory);
+  if (memory.available - report.bytes < others)
+    return "a copy of this and of the process's other guarded models" +
+           needs(report.bytes + others, memory);
+  if (report.seconds_allowed && *report.seconds_allowed < report.seconds_expected)
+    return "a copy may take " + whole(report.seconds_expected) +
+           " seconds, and the system lets a writer wait for " +
+           whole(*report.seconds_allowed) + " (fs.lease-break-time)";
+  return {};
 }
 
 }  // namespace
@@ -62,10 +85,19 @@ FileGuard::FileGuard(os::InputFile file)
     : file_(std::move(file)), generation_(os::process_generation()) {}
 
 Result<FileGuard::Pointer> FileGuard::take(const os::InputFile& file,
-                                           const os::FileStamp& opened) {
-  if (const auto storage = os::storage_of(file); storage && storage->remote)
+                                           const os::FileStamp& opened, Guard wish) {
+  WEIG_TRY_ASSIGN(storage, os::storage_of(file));
+  if (storage.remote)
     return Error(Code::unsupported, "no lease holds off writers on other hosts (" +
-                                        storage->file_system + ")");
+                                        storage.file_system + ")");
+  // The kernel gives leases on any file system that does not refuse them, also on some
+  // that others share.
+  std::string doubt;
+  if (!storage.known) {
+    doubt = "weig does not know this file system (" + storage.file_system +
+            "): whether a lease holds off all writers cannot be told";
+    if (wish == Guard::required) return Error(Code::unsupported, std::move(doubt));
+  }
   const os::Descriptor anchor = file.anchor();
   if (!anchor) return Error(Code::unsupported, "the guard needs /proc");
   WEIG_TRY_ASSIGN(again, os::InputFile::open_again(anchor, file.path()));
@@ -79,6 +111,7 @@ Result<FileGuard::Pointer> FileGuard::take(const os::InputFile& file,
     std::unique_lock lock(guard->mutex_);
     guard->told_.wait(lock, [&] { return guard->begun_; });
     if (guard->failure_) return *guard->failure_;
+    guard->report_.reason = std::move(doubt);
   }
   // What was looked at before the lease may be another file's by now.
   if (guard->file_.stamp() != opened || guard->file_.size() != file.size())
@@ -104,24 +137,22 @@ bool FileGuard::has_thread() const noexcept {
   return generation_ == os::process_generation();
 }
 
-void FileGuard::protect(os::Mapping& mapping, std::atomic<bool>& own) {
+void FileGuard::protect(os::Mapping& mapping, std::atomic<bool>& own,
+                        std::function<void()> let_go) {
+  const std::uint64_t others = guarded.bytes();
   const MemoryLimit memory = memory_limit();
   const std::lock_guard lock(mutex_);
   mapping_ = &mapping;
   own_ = &own;
-  protects_ = true;
+  let_go_ = std::move(let_go);
+  share_ = ByteShare(guarded, mapping.size());
   report_.bytes = mapping.size();
   report_.memory_available = memory.available;
   report_.seconds_expected = static_cast<double>(mapping.size()) / kSlowCopy;
-  if (memory.available < mapping.size())
-    report_.reason = "a copy needs " + std::to_string(mapping.size()) + " bytes, and " +
-                     memory.source + " has " + std::to_string(memory.available) +
-                     " available";
-  else if (report_.seconds_allowed &&
-           *report_.seconds_allowed < report_.seconds_expected)
-    report_.reason = "a copy may take " + whole(report_.seconds_expected) +
-                     " seconds, and the system lets a writer wait for " +
-                     whole(*report_.seconds_allowed) + " (fs.lease-break-time)";
+  const std::string more = danger(report_, others, memory);
+  if (!report_.reason.empty() && !more.empty()) report_.reason += "; ";
+  report_.reason += more;
+  protects_ = true;
 }
 
 Status FileGuard::swap_in(os::Mapping copy) {
@@ -174,15 +205,29 @@ void FileGuard::run() noexcept {
   }
   told_.notify_all();
   watch(*lease);
+  end(*lease);
+}
+
+void FileGuard::end(os::Lease& lease) {
+  bool own = false;
   {
     // Only now may a writer go on. Locked, so that nobody sees that before the report.
     const std::lock_guard lock(mutex_);
-    intact_ = lease->release();
-    ended_ = true;
+    intact_ = lease.release();
+    own = protects_ && *own_;
     if (report_.state == GuardState::copied && !intact_) {
       report_.state = GuardState::lost;
       report_.reason = "the system let the writer in before all was copied";
     }
+  }
+  if (own) {  // a file that was deleted takes up its disk until nobody has it open
+    file_ = {};
+    share_ = {};
+    let_go_();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
   }
   told_.notify_all();
 }
@@ -228,14 +273,20 @@ void FileGuard::set(GuardState state, std::string reason) {
   report_.reason = std::move(reason);
 }
 
-Status FileGuard::read_into(os::Mapping& memory) {
+Status FileGuard::read_into(os::Mapping& memory, MemoryClaim& claim) {
   const std::uint64_t pieces = (memory.size() + kPiece - 1) / kPiece;
   return run_in_parallel(pieces, [&](std::uint64_t piece) -> Status {
     if (stop_) return Error(Code::cancelled, "the model was closed");
     const std::uint64_t at = piece * kPiece;
+    const std::uint64_t length = std::min(kPiece, memory.size() - at);
     try {
-      return file_.read(
-          at, memory.writable().subspan(at, std::min(kPiece, memory.size() - at)));
+      // Another process may have taken it meanwhile, to copy the same file perhaps.
+      const MemoryLimit now = memory_limit();
+      if (now.available < claim.left())
+        return Error(Code::no_memory, "there is no memory for the rest of a copy: it" +
+                                          needs(claim.left(), now));
+      claim.fill(length);
+      return file_.read(at, memory.writable().subspan(at, length));
     } catch (const std::bad_alloc&) {
       return no_memory();
     }
@@ -261,14 +312,12 @@ Status FileGuard::try_to_copy() noexcept {
 
 // The writer waits meanwhile, so that what is read is what is mapped.
 Status FileGuard::copy() {
-  const MemoryLimit memory = memory_limit();
-  if (memory.available < mapping_->size())
-    return Error(Code::no_memory, "there is no memory for a copy: it needs " +
-                                      std::to_string(mapping_->size()) +
-                                      " bytes, and " + memory.source + " has " +
-                                      std::to_string(memory.available) + " available");
+  MemoryClaim claim(mapping_->size());
+  if (!claim.fits())
+    return Error(Code::no_memory, "there is no memory for a copy: it" +
+                                      needs(mapping_->size(), claim.memory()));
   WEIG_TRY_ASSIGN(copied, os::Mapping::anonymous(mapping_->size()));
-  WEIG_TRY(read_into(copied));
+  WEIG_TRY(read_into(copied, claim));
   WEIG_TRY(copied.make_read_only());
   return swap_in(std::move(copied));
 }

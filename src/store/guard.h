@@ -9,12 +9,15 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include "os/lease.h"
 #include "os/os.h"
+#include "store/memory_claim.h"
 
 namespace weig {
 
@@ -30,17 +33,21 @@ class FileGuard {
   };
   using Pointer = std::unique_ptr<FileGuard, Delete>;
 
-  // Holds the file from here on. Fails with unsupported where there can be no lease,
-  // with corrupt where the file is no longer as it was: `opened`.
-  static Result<Pointer> take(const os::InputFile& file, const os::FileStamp& opened);
+  // Holds the file from here on. Fails with unsupported or no_memory where there can be
+  // no lease (Guard::required: or none to be trusted), with corrupt where the file is
+  // no longer as it was: `opened`.
+  static Result<Pointer> take(const os::InputFile& file, const os::FileStamp& opened,
+                              Guard wish);
   FileGuard(const FileGuard&) = delete;
   FileGuard& operator=(const FileGuard&) = delete;
   // Ends a copy that is being made, and lets go of the file.
   ~FileGuard();
 
   // From now on, a writer is let in when `mapping`, of all or the front of the file,
-  // has been replaced by a copy; `own` is set then. Both must outlive this.
-  void protect(os::Mapping& mapping, std::atomic<bool>& own);
+  // has been replaced by a copy; `own` is set then. Both must outlive this. `let_go` is
+  // called, on a thread of ours, when the file is not needed any more.
+  void protect(os::Mapping& mapping, std::atomic<bool>& own,
+               std::function<void()> let_go);
   // Puts a copy that somebody else has read in the mapping's place, unless there is one
   // already, and lets go of the file. Fails with corrupt where the file may have been
   // written to while it was read.
@@ -60,11 +67,12 @@ class FileGuard {
   Status try_to_copy() noexcept;
   Status copy();
   Status swap_in(os::Mapping copy);
-  Status read_into(os::Mapping& memory);
+  Status read_into(os::Mapping& memory, MemoryClaim& claim);
+  void end(os::Lease& lease);
   bool waits_for(std::chrono::milliseconds time);
   void set(GuardState state, std::string reason);
 
-  const os::InputFile file_;
+  os::InputFile file_;              // from the start on, its thread's alone
   const std::uint64_t generation_;  // of the process that has the thread
   std::uint64_t thread_ = 0;
   std::atomic<bool> stop_ = false;
@@ -72,6 +80,8 @@ class FileGuard {
   std::mutex swap_mutex_;  // held while the mapping is replaced
   os::Mapping* mapping_ = nullptr;
   std::atomic<bool>* own_ = nullptr;
+  std::function<void()> let_go_;
+  ByteShare share_;  // of what this process has guarded
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable told_;

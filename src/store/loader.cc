@@ -247,6 +247,7 @@ void Loader::fail(Error error) {
 // Counts, and asks whether to go on: one thread at a time, and without holding what
 // report() waits for, since a callback may ask for the report.
 bool Loader::step_done(std::uint64_t bytes) {
+  if (claim_) claim_->fill(bytes);
   const std::lock_guard one_at_a_time(progress_mutex_);
   std::uint64_t done = 0;
   {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "os/os.h"
+#include "store/memory_claim.h"
 #include "store/policy.h"
 
 namespace weig {
@@ -45,6 +46,8 @@ class Loader {
   // The mapping may be replaced by a copy while this loads, and `replaced` tells: from
   // then on it does not matter what becomes of the file.
   void expect_replacement(const std::atomic<bool>& replaced) { replaced_ = &replaced; }
+  // What the memory that this fills was claimed by; must outlive the load.
+  void count_in(MemoryClaim& claim) { claim_ = &claim; }
 
   // Loads before it returns. Fails with cancelled, corrupt (the file was cut), io,
   // no_memory.
@@ -80,6 +83,7 @@ class Loader {
   std::atomic<bool> touch_ = false;  // the kernel cannot populate
 
   const std::atomic<bool>* replaced_ = nullptr;
+  MemoryClaim* claim_ = nullptr;
 
   std::mutex progress_mutex_;  // held while the callback runs
   mutable std::mutex mutex_;   // guards what follows

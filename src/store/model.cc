@@ -22,6 +22,7 @@
 #include "os/residency.h"
 #include "store/guard.h"
 #include "store/loader.h"
+#include "store/memory_claim.h"
 #include "store/parallel.h"
 
 namespace weig {
@@ -65,19 +66,21 @@ std::string_view file_format_name(FileFormat format) noexcept {
 struct Model::Backing {
   std::string path;
   FileFormat format = FileFormat::weig;
-  os::Descriptor anchor;                 // the file, for later loads
   os::Mapping mapping;                   // of the file, or memory of our own
   std::atomic<bool> own_memory = false;  // the latter, read up to `front`
+  MemoryClaim claim;                     // on what is yet to be read into it
   std::uint64_t front = 0;               // where data begins
   os::Mapping swapped;          // data in our byte order, where the file's is not
   std::vector<std::byte> core;  // a foreign file's table
   std::optional<std::string> metadata;  // a foreign file's
   Decision decision{.choice = {.way = LoadWay::map, .reason = {}}};
   std::vector<std::string> warnings;  // of claiming
-  std::mutex mutex;                   // guards the two below against load_report()
-  LoadReport report;                  // where there is no loader
-  FileGuard::Pointer guard;           // goes before what it copies
+  Guard wish = Guard::off;
+  std::mutex mutex;       // guards what follows against reports and the guard's thread
+  os::Descriptor anchor;  // the file, for later loads, until all is in memory
+  LoadReport report;      // where there is no loader
   std::string why_no_guard;
+  FileGuard::Pointer guard;        // goes before what it copies
   std::shared_ptr<Loader> loader;  // the last load; goes before what it works on
   os::FileStamp stamp;             // of the file, when it was opened
 
@@ -99,9 +102,14 @@ struct Model::Backing {
   enum class Return { when_loaded, at_once };  // filling own memory: when loaded
   Status load(os::InputFile file, const LoadOptions& options, Fill fill, Return when);
   Status load_in_place_of_mapping(os::InputFile file, const LoadOptions& options);
-  // Of the file, which is not needed any more. Fails with corrupt where it may have
-  // been written to before.
+  Decision choose(const os::InputFile& file, const OpenOptions& options) const;
+  // Of the file, after all was read. Fails with corrupt where a guard was wished for
+  // and the file may have been written to meanwhile.
   Status let_go();
+  bool is_as_opened();  // as far as size and times tell
+  void drop_anchor();
+  // To load from; nothing where all is in memory.
+  Result<std::optional<os::InputFile>> open_again();
   void set_report(LoadReport done);
   void report_nothing_done(const LoadOptions& options, LoadWay way, std::string reason);
 };
@@ -109,14 +117,14 @@ struct Model::Backing {
 namespace {
 
 // Memory to read into, if there is so much. `hint`: what takes less.
-Result<os::Mapping> memory_for(std::uint64_t bytes,
+Result<os::Mapping> memory_for(std::uint64_t bytes, MemoryClaim& claim,
                                const char* hint = "mapped, it needs none of it") {
-  const MemoryLimit limit = memory_limit();
-  if (bytes > limit.available)
+  claim = MemoryClaim(bytes);
+  if (!claim.fits())
     return Error(Code::limit, "the file does not fit into memory")
         .found(std::to_string(bytes) + " bytes")
-        .expected("at most " + std::to_string(limit.available) + ", which " +
-                  limit.source + " has available")
+        .expected("at most " + std::to_string(claim.memory().available) + ", which " +
+                  claim.memory().source + " has available")
         .hint(hint);
   return os::Mapping::anonymous(bytes);
 }
@@ -169,9 +177,10 @@ Status Model::Backing::map_or_read(const os::InputFile& file, std::uint64_t leng
     decision.choice.reason = "the file cannot be mapped";
     decision.resident = os::resident_bytes(file);
   }
-  WEIG_TRY_ASSIGN(memory, memory_for(length));
+  WEIG_TRY_ASSIGN(memory, memory_for(length, claim));
   mapping = std::move(memory);
   own_memory = true;
+  claim.fill(front);
   return file.read(0, mapping.writable().first(front));
 }
 
@@ -224,7 +233,8 @@ Result<View> Model::Backing::claim_big_endian(const os::InputFile& file,
                   read_big_endian(mapping.bytes(), file.size(), view_options(options)));
   if (options.part == Part::metadata)
     return claim_foreign(manifest, mapping.data(), options);
-  WEIG_TRY_ASSIGN(image, memory_for(file.size(),
+  MemoryClaim own_claim;
+  WEIG_TRY_ASSIGN(image, memory_for(file.size(), own_claim,
                                     "'weig convert' needs little, and makes a file "
                                     "that is mapped"));
   swapped = std::move(image);
@@ -281,7 +291,7 @@ Status Model::Backing::load(os::InputFile file, const LoadOptions& options, Fill
   auto loading = std::make_shared<Loader>(std::move(file), mapping,
                                           fills ? mapping.data() : nullptr,
                                           fills ? front : 0, options, decision);
-  if (!fills) loading->expect_replacement(own_memory);
+  fills ? loading->count_in(claim) : loading->expect_replacement(own_memory);
   {
     const std::lock_guard lock(mutex);
     loader = std::move(loading);
@@ -294,8 +304,10 @@ Status Model::Backing::load(os::InputFile file, const LoadOptions& options, Fill
 
 Status Model::Backing::load_in_place_of_mapping(os::InputFile file,
                                                 const LoadOptions& options) {
-  WEIG_TRY_ASSIGN(memory, memory_for(mapping.size()));
+  MemoryClaim own_claim;
+  WEIG_TRY_ASSIGN(memory, memory_for(mapping.size(), own_claim));
   Loader reading(std::move(file), memory, memory.data(), 0, options, decision);
+  reading.count_in(own_claim);
   const Status status = reading.run();
   if (own_memory) {  // meanwhile the guard has copied the file, and let it go
     report_nothing_done(options, LoadWay::read, "all is in memory already");
@@ -307,16 +319,54 @@ Status Model::Backing::load_in_place_of_mapping(os::InputFile file,
   if (guard) return guard->adopt(std::move(memory));
   WEIG_TRY(mapping.replace_with(std::move(memory)));
   own_memory = true;
-  return {};
+  return let_go();
+}
+
+Decision Model::Backing::choose(const os::InputFile& file,
+                                const OpenOptions& options) const {
+  // Whom a guard was to hold off, memory of our own keeps out as well.
+  const bool must_read =
+      wish == Guard::required && !guard && options.load.way == LoadWay::automatic;
+  if (!must_read) return decide(file, options.load);
+  LoadOptions read = options.load;
+  read.way = LoadWay::read;
+  Decision reads = decide(file, read);
+  reads.choice.reason = "a guard is required, and there can be none: " + why_no_guard;
+  return reads;
+}
+
+bool Model::Backing::is_as_opened() {
+  const std::lock_guard lock(mutex);
+  return anchor && os::stamp_of(anchor) == stamp;
 }
 
 Status Model::Backing::let_go() {
-  if (!guard) return {};
-  const bool intact = guard->close();
-  guard.reset();
-  why_no_guard = "the weights are in the process's own memory";
-  if (intact) return {};
+  bool unchanged = true;
+  if (guard) {
+    unchanged = guard->close();
+    guard.reset();
+  } else if (wish != Guard::off) {
+    unchanged = is_as_opened();
+  }
+  claim = {};
+  if (own_memory) drop_anchor();
+  const std::lock_guard lock(mutex);
+  if (wish != Guard::off) why_no_guard = "the weights are in the process's own memory";
+  if (unchanged) return {};
   return Error(Code::corrupt, "the file was changed while it was read");
+}
+
+void Model::Backing::drop_anchor() {
+  const std::lock_guard lock(mutex);
+  anchor = {};
+}
+
+Result<std::optional<os::InputFile>> Model::Backing::open_again() {
+  const std::lock_guard lock(mutex);  // the guard drops the anchor when it has a copy
+  if (own_memory) return std::optional<os::InputFile>();
+  if (!anchor) return Error(Code::unsupported, "loading later needs /proc");
+  WEIG_TRY_ASSIGN(file, os::InputFile::open_again(anchor, path));
+  return std::optional(std::move(file));
 }
 
 Model::Model(View view, std::unique_ptr<Backing> backing)
@@ -373,14 +423,16 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
   auto backing = std::make_unique<Backing>();
   backing->path = path;
   backing->stamp = file.stamp();
+  backing->wish = options.guard;
+  std::optional<Error> no_guard;
   if (options.guard != Guard::off) {
-    auto guard = FileGuard::take(file, backing->stamp);
+    auto guard = FileGuard::take(file, backing->stamp, options.guard);
     if (guard)
       backing->guard = *std::move(guard);
-    else if (options.guard == Guard::required || guard.error().code() == Code::corrupt)
+    else if (guard.error().code() == Code::corrupt)
       return std::move(guard).error().file(path);
     else
-      backing->why_no_guard = guard.error().message();
+      backing->why_no_guard = no_guard.emplace(guard.error()).message();
   }
   const auto claim = [&]() -> Result<View> {
     file.expect_random();
@@ -390,7 +442,7 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
     WEIG_TRY(file.read(0, first));
     WEIG_TRY_ASSIGN(content, sniff(first, file.size()));
     if (options.part == Part::everything)
-      backing->decision = decide(file, options.load);
+      backing->decision = backing->choose(file, options);
     switch (content) {
       case Content::weig:
         return backing->claim_weig(file, first, options);
@@ -407,8 +459,12 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
   const auto fill =
       backing->own_memory ? Backing::Fill::own_memory : Backing::Fill::mapping;
   const bool copied = fill == Backing::Fill::own_memory || backing->swapped.size() > 0;
+  // Memory of our own needs no guard, if the file does not change before it is filled.
+  if (no_guard && options.guard == Guard::required && !copied)
+    return std::move(*no_guard).file(path);
   if (backing->guard && !copied)
-    backing->guard->protect(backing->mapping, backing->own_memory);
+    backing->guard->protect(backing->mapping, backing->own_memory,
+                            [b = backing.get()] { b->drop_anchor(); });
   const bool verifies = options.verify == Verify::digests;
   const auto when = verifies || backing->decision.choice.way == LoadWay::stream
                         ? Backing::Return::at_once
@@ -418,6 +474,7 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
   if (copied)
     if (auto whole = backing->let_go(); !whole)
       return std::move(whole).error().file(path);
+  Loader* const loader = backing->loader.get();
   Model model(*std::move(view), std::move(backing));
   if (verifies) WEIG_TRY(check_digests(model, loader, options));
   return model;
@@ -441,13 +498,13 @@ Result<LoadReport> Model::load(const LoadOptions& options) {
   if (backing.mapping.size() < file_size())
     return failed(Error(Code::invalid_argument,
                         "opened for metadata only, the model has nothing to load"));
-  if (backing.own_memory) {
+  auto opened = backing.open_again();
+  if (!opened) return failed(std::move(opened).error());
+  if (!*opened) {
     backing.report_nothing_done(options, LoadWay::read, "all is in memory already");
     return load_report();
   }
-  if (!backing.anchor)
-    return failed(Error(Code::unsupported, "loading later needs /proc"));
-  WEIG_TRY_ASSIGN(file, os::InputFile::open_again(backing.anchor, backing.path));
+  os::InputFile& file = **opened;
   if (file.size() < file_size() && !backing.own_memory)
     return failed(Error(Code::corrupt, "the file was cut since it was opened")
                       .found(file.size())
@@ -473,7 +530,6 @@ Result<LoadReport> Model::wait() {
 
 LoadReport Model::load_report() const {
   std::shared_ptr<Loader> loader;
-  Loader* const loader = backing->loader.get();
   {
     const std::lock_guard lock(backing_->mutex);
     if (!backing_->loader) return backing_->report;
@@ -489,6 +545,7 @@ bool Model::is_view(const Tensor& tensor) const noexcept {
 GuardReport Model::guard_report() const {
   if (backing_->guard) return backing_->guard->report();
   GuardReport none;
+  const std::lock_guard lock(backing_->mutex);
   none.reason = backing_->why_no_guard;
   return none;
 }
@@ -497,7 +554,8 @@ Result<FileChange> Model::changed() const {
   auto now = os::stamp_of(backing_->path);
   if (!now) return std::move(now).error().file(backing_->path);
   if (!*now) return FileChange::removed;
-  if ((*now)->id != backing_->stamp.id) return FileChange::replaced;
+  if ((*now)->id != backing_->stamp.id || (*now)->born != backing_->stamp.born)
+    return FileChange::replaced;
   return **now == backing_->stamp ? FileChange::none : FileChange::modified;
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The guard against what a neighbour does, in states of the system that a test must make:
-a short lease, too little memory, another user's file, a reader that sleeps. And a model
-that is replaced under a running server.
+a short lease, too little memory, another user's file, a reader that sleeps, several of
+them, rights given up. And a model that is replaced under a running server.
 
 Unit tests of the guard are in guard_test.cc.
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import safetensors_file
+from command import CORRUPT, UNSUPPORTED
 from conftest import PROGRAMS
 from page_cache import enter, memory_cgroup, setting
 
@@ -44,17 +45,27 @@ class Holder:
     def __init__(self, process):
         self.process = process
 
-    def ask(self, line):
+    def tell(self, line):
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
+
+    def hear(self):
         return self.process.stdout.readline().strip()
 
-    def report(self):
-        return json.loads(self.ask("report"))
+    def ask(self, line):
+        self.tell(line)
+        return self.hear()
 
-    def wait_for(self, *states):
+    def close(self):
+        self.process.stdin.close()
+        assert self.process.wait(timeout=20) == 0
+
+    def report(self, which=0):
+        return json.loads(self.ask(f"report {which}"))
+
+    def wait_for(self, *states, which=0):
         deadline = time.monotonic() + 20
-        while (report := self.report())["state"] not in states:
+        while (report := self.report(which))["state"] not in states:
             assert time.monotonic() < deadline, report
             time.sleep(0.01)
         return report
@@ -71,14 +82,49 @@ def killed_if_wrong(command, **options):
             raise
 
 
+HOLD = PROGRAMS / "weig_guard_hold"
+PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+
+
 @contextlib.contextmanager
-def holding(file, *before, **options):
-    command = [*before, PROGRAMS / "weig_guard_hold", file]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with killed_if_wrong(command, text=True, **pipes, **options) as process:
-        yield Holder(process)
-        process.stdin.close()
-        assert process.wait(timeout=20) == 0
+def holding(*arguments, **options):
+    with killed_if_wrong([HOLD, *arguments], **PIPES, **options) as process:
+        holder = Holder(process)
+        yield holder
+        holder.close()
+
+
+def refused(*arguments, **options):
+    """The status and the message of a holder that cannot open its file."""
+    command = [HOLD, *arguments]
+    run = subprocess.run(
+        command, input="", capture_output=True, text=True, timeout=20, **options
+    )
+    return run.returncode, run.stderr
+
+
+@contextlib.contextmanager
+def cutting(file):
+    """A process that truncates a file, and so waits for its guards: it does already, or
+    is through. (truncate(1) would not: it opens with O_NONBLOCK.)"""
+    command = ["dd", "if=/dev/null", f"of={file}", "bs=1", "seek=5", "status=none"]
+    with killed_if_wrong(command) as process:
+        stat = Path(f"/proc/{process.pid}/stat")
+        deadline = time.monotonic() + 20
+        waits = f"{process.pid} (dd) S"
+        while process.poll() is None and not stat.read_text().startswith(waits):
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        yield process
+
+
+def write_into(file):
+    """Returns how many seconds that had to wait."""
+    start = time.monotonic()
+    with open(file, "r+b") as writer:
+        waited = time.monotonic() - start
+        writer.write(b"x" * 100)
+    return waited
 
 
 def test_copies_before_cp_goes_on(file, big_tmp):
@@ -108,11 +154,7 @@ def test_a_sleeping_reader_learns_that_the_writer_was_let_in(file):
         report = holder.report()
         assert report["seconds_allowed"] == 1 and report["reason"] == ""
         holder.process.send_signal(signal.SIGSTOP)
-        start = time.monotonic()
-        with open(file, "r+b") as writer:
-            waited = time.monotonic() - start
-            writer.write(b"x" * 100)
-        assert 0.5 < waited < 10
+        assert 0.5 < write_into(file) < 10
         holder.process.send_signal(signal.SIGCONT)
         report = holder.wait_for("lost")
         assert "let the writer in before" in report["reason"]
@@ -149,7 +191,151 @@ def test_too_little_memory_for_a_copy(big_tmp):
             assert "no memory for a copy" in report["reason"]
 
 
+def test_memory_for_one_of_two_models(big_tmp):
+    """In one process: the second says at once that both do not fit, and the copy of the
+    first is counted when the second is to be copied."""
+    files = [big_tmp / "a.safetensors", big_tmp / "b.safetensors"]
+    for file in files:
+        sparse(file, 64 * MIB)
+    with memory_cgroup(112 * MIB) as (group, _):
+        with holding(*files, preexec_fn=lambda: enter(group)) as holder:
+            assert holder.report(0)["reason"] == ""
+            reason = holder.report(1)["reason"]
+            assert "the process's other guarded models needs" in reason
+            os.truncate(files[0], 5)
+            assert holder.report(0)["state"] == "copied"
+            with cutting(files[1]):
+                report = holder.wait_for("lost", which=1)
+                assert "no memory for a copy" in report["reason"]
+                assert holder.ask("sum 0") == "0"
+                holder.close()  # which lets the writer in
+
+
+def test_memory_for_one_of_two_processes(file, big_tmp):
+    """Neither knows of the other. The system kills none, and who gets a copy has all."""
+    file.write_bytes(model_bytes(64 * MIB))
+    with memory_cgroup(112 * MIB) as (group, _), contextlib.ExitStack() as stack:
+        held = [
+            stack.enter_context(holding(file, preexec_fn=lambda: enter(group)))
+            for _ in range(2)
+        ]
+        before = [holder.ask("sum") for holder in held][0]
+        with cutting(file):
+            reports = [holder.wait_for("copied", "lost") for holder in held]
+            for holder, report in zip(held, reports, strict=True):
+                if report["state"] == "copied":
+                    assert holder.ask("sum") == before
+                else:
+                    assert "no memory for" in report["reason"]
+                holder.close()
+        assert [report["state"] for report in reports] != ["copied", "copied"]
+
+
+def test_every_process_that_reads_a_file_is_saved(file):
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(holding(file)) for _ in range(3)]
+        before = [holder.ask("sum") for holder in held][0]
+        os.truncate(file, 5)
+        for holder in held:
+            assert holder.report()["state"] == "copied"
+            assert holder.ask("sum") == before
+
+
+# Memory of one's own, which is read while writers are held off.
+
+
+def test_a_writer_waits_for_a_read(file):
+    with contextlib.ExitStack() as stack:
+        holder = stack.enter_context(holding("--way=read", "--pause", file))
+        assert holder.hear() == "loading"
+        writer = stack.enter_context(cutting(file))
+        assert writer.poll() is None
+        holder.tell("go on")
+        assert writer.wait(timeout=20) == 0
+        report = holder.report()
+        assert report["state"] == "off" and "own memory" in report["reason"]
+
+
+def test_a_writer_let_in_during_a_read_is_noticed(file):
+    with setting(LEASE_BREAK_TIME, 1):
+        command = [HOLD, "--way=read", "--pause", file]
+        with killed_if_wrong(command, stderr=subprocess.PIPE, **PIPES) as process:
+            assert Holder(process).hear() == "loading"
+            assert 0.5 < write_into(file) < 10
+            _, err = process.communicate("go on\n", timeout=20)
+            assert process.returncode == CORRUPT
+            assert "changed while it was read" in err
+
+
+def test_a_writer_waits_for_a_later_read(big_tmp):
+    """There is no memory for the guard's own copy, since the load has claimed it; what the
+    load has read does as well."""
+    file = big_tmp / "m.safetensors"
+    file.write_bytes(model_bytes(64 * MIB))
+    with memory_cgroup(112 * MIB) as (group, _):
+        options = {"preexec_fn": lambda: enter(group)}
+        with (
+            holding("--pause", file, **options) as holder,
+            contextlib.ExitStack() as stack,
+        ):
+            before = holder.ask("sum")
+            assert holder.ask("load read") == "loading"
+            writer = stack.enter_context(cutting(file))
+            assert writer.poll() is None
+            assert holder.ask("go on") == "loaded"
+            assert writer.wait(timeout=20) == 0
+            assert holder.report()["state"] == "copied"
+            assert holder.ask("sum") == before
+
+
+def test_a_writer_let_in_during_a_later_read_is_noticed(big_tmp):
+    file = big_tmp / "m.safetensors"
+    file.write_bytes(model_bytes(64 * MIB))
+    with memory_cgroup(112 * MIB) as (group, _), setting(LEASE_BREAK_TIME, 1):
+        with holding("--pause", file, preexec_fn=lambda: enter(group)) as holder:
+            assert holder.ask("load read") == "loading"
+            assert 0.5 < write_into(file) < 10
+            assert "changed while it was read" in holder.ask("go on")
+            report = holder.report()
+            assert report["state"] == "lost" and "let the writer in" in report["reason"]
+
+
+def test_a_load_of_a_lost_file_says_so(file):
+    """The writer was let in, and there was no memory for a copy; now there is."""
+    sparse(file, 64 * MIB)
+    with memory_cgroup(32 * MIB) as (group, limit), setting(LEASE_BREAK_TIME, 1):
+        with holding(file, preexec_fn=lambda: enter(group)) as holder:
+            assert holder.report()["state"] == "holding"
+            assert 0.5 < write_into(file) < 10
+            holder.wait_for("lost")
+            limit.write_text(str(128 * MIB))
+            assert "changed while it was read" in holder.ask("load read")
+            assert holder.report()["state"] == "lost"
+
+
 AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+
+
+def test_rights_that_are_given_up_later(file):
+    """As a server does that is started by root. The lease stays, and is given up when
+    the copy is made: the writer does not wait for the system to let him in."""
+    with holding(file) as holder:
+        before = holder.ask("sum")
+        assert holder.ask("setuid 65534") == "dropped"
+        start = time.monotonic()
+        os.truncate(file, 5)
+        assert time.monotonic() - start < 10
+        assert holder.report()["state"] == "copied"
+        assert holder.ask("sum") == before
+
+
+def test_a_sleeping_reader_without_rights_learns_that_the_writer_was_let_in(file):
+    with setting(LEASE_BREAK_TIME, 1), holding(file) as holder:
+        assert holder.ask("setuid 65534") == "dropped"
+        holder.process.send_signal(signal.SIGSTOP)
+        assert 0.5 < write_into(file) < 10
+        holder.process.send_signal(signal.SIGCONT)
+        assert "let the writer in before" in holder.wait_for("lost")["reason"]
 
 
 def test_another_users_file_has_no_lease(file, big_tmp):
@@ -167,9 +353,44 @@ def test_another_users_file_has_no_lease(file, big_tmp):
 
 def test_a_remote_file_has_no_lease(slow_mount, file):
     point, _ = slow_mount
-    with holding(point / file.name) as holder:
+    remote = point / file.name
+    with holding(remote) as holder:
         report = holder.report()
         assert report["state"] == "off" and "other hosts" in report["reason"]
+    status, err = refused("--required", remote)
+    assert status == UNSUPPORTED and "other hosts" in err
+    for way in ("read", "auto"):  # which need none
+        with holding("--required", f"--way={way}", remote) as holder:
+            report = holder.report()
+            assert report["way"] == "read" and "own memory" in report["reason"]
+
+
+def with_refusals(text):
+    library = PROGRAMS / "libweig_refuse_calls.so"
+    return {"env": {**os.environ, "LD_PRELOAD": str(library), "WEIG_REFUSE": text}}
+
+
+def test_a_file_system_that_is_not_known(file):
+    """The kernel gives a lease, and whether it holds off all writers cannot be told."""
+    options = with_refusals("file-system=4711")
+    with holding(file, **options) as holder:
+        before = holder.ask("sum")
+        report = holder.report()
+        assert report["state"] == "holding"
+        assert "does not know this file system (type 4711)" in report["reason"]
+        os.truncate(file, 5)
+        assert holder.report()["state"] == "copied" and holder.ask("sum") == before
+
+
+def test_a_file_system_that_is_not_known_is_not_what_is_required(file):
+    status, err = refused("--required", file, **with_refusals("file-system=4711"))
+    assert status == UNSUPPORTED and "(type 4711)" in err
+
+
+def test_a_process_that_is_not_told_of_forks_has_no_lease(file):
+    with holding(file, **with_refusals("atfork=12")) as holder:
+        report = holder.report()
+        assert report["state"] == "off" and "be told of forks" in report["reason"]
 
 
 def test_leases_may_be_forbidden(file):
