@@ -285,5 +285,31 @@ TEST_F(ExportOfAChangingFile, other_bytes_differ_from_their_digest) {
   EXPECT_EQ(folder_.names(), std::vector<std::string>{"m.weig"});
 }
 
+// Without digests, its size and times alone tell. Set back, so that any write shows.
+TEST(Convert, a_source_that_changes_meanwhile_is_refused) {
+  const Folder folder;
+  const std::string source = simple_file(folder);
+  const auto set_back = [&] { std::filesystem::last_write_time(source, {}); };
+  const auto overwrite = [&](std::uint64_t, std::uint64_t) {
+    std::fstream file(source, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-3, std::ios::end);
+    file << "new";
+    return true;
+  };
+  set_back();
+  const auto converted =
+      convert(Paths{source}, folder.path("out.weig"), {.progress = overwrite});
+  ASSERT_FALSE(converted);
+  EXPECT_EQ(converted.error().code(), Code::corrupt);
+  EXPECT_EQ(converted.error().fields().file, source);
+  set_back();
+  const auto exported =
+      export_file(source, folder.path("out.safetensors"), {.progress = overwrite});
+  ASSERT_FALSE(exported);
+  EXPECT_EQ(exported.error().code(), Code::corrupt);
+  EXPECT_EQ(exported.error().fields().file, source);
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"m.safetensors"});
+}
+
 }  // namespace
 }  // namespace weig::test

@@ -124,6 +124,7 @@ class Conversion {
                                             .sections = std::move(sections),
                                             .permissions = permissions()}));
     WEIG_TRY(copy_data(writer));
+    WEIG_TRY(check_sources());
     report.file_size = writer.file_size();
     WEIG_TRY_ASSIGN(id, writer.finish());
     report.file_id = id;
@@ -293,6 +294,15 @@ class Conversion {
       }
       WEIG_TRY(check_digest(source, tensor.entry, hasher));
     }
+    return {};
+  }
+
+  // Half of a file and half of what somebody wrote over it are no model.
+  Status check_sources() const {
+    for (const SourceFile& source : sources_.files)
+      if (source.file.stamp() != source.opened)
+        return Error(Code::corrupt, "the file was changed while it was read")
+            .file(source.file.path());
     return {};
   }
 

@@ -168,8 +168,9 @@ Status write_tensors(const std::vector<Item>& items, const os::InputFile& file,
   return {};
 }
 
+// `opened`: of the file, before anything of it was looked at.
 Result<ExportReport> export_model(const Model& model, const os::InputFile& file,
-                                  const std::string& path,
+                                  const os::FileStamp& opened, const std::string& path,
                                   const ExportOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   WEIG_TRY(check_name_bytes(model.view()));
@@ -192,6 +193,8 @@ Result<ExportReport> export_model(const Model& model, const os::InputFile& file,
   WEIG_TRY(out.append(bytes_of(target.header)));
   WEIG_TRY(write_tensors(items, file, total, options.progress, out));
   WEIG_TRY(out.finish());
+  if (file.stamp() != opened)
+    return Error(Code::corrupt, "the file was changed while it was read");
   WEIG_TRY(sink->sync());
   WEIG_TRY(sink->publish());
   report.file_size = total;
@@ -206,6 +209,7 @@ Result<ExportReport> export_model(const Model& model, const os::InputFile& file,
 Result<ExportReport> export_file(const std::string& source, const std::string& target,
                                  const ExportOptions& options) {
   WEIG_TRY_ASSIGN(file, os::InputFile::open(source));
+  const os::FileStamp opened = file.stamp();
   file.expect_sequential();
   WEIG_TRY_ASSIGN(model, Model::open(source, {.unsealed = Unsealed::accept}));
   WEIG_TRY_ASSIGN(source_id, os::file_id(source));
@@ -215,7 +219,7 @@ Result<ExportReport> export_file(const std::string& source, const std::string& t
     if (*id == source_id)
       return Error(Code::exists, "the output is the source").file(target);
   }
-  auto report = export_model(model, file, target, options);
+  auto report = export_model(model, file, opened, target, options);
   if (!report && report.error().fields().file.empty())
     return std::move(report).error().file(source);
   return report;

@@ -113,6 +113,7 @@ Result<SourceFile> open_source(const std::string& path, const ConvertOptions& op
   SourceFile source;
   WEIG_TRY_ASSIGN(file, os::InputFile::open(path));
   source.file = std::move(file);
+  source.opened = source.file.stamp();
   const auto read = [&]() -> Status {
     std::array<std::byte, kSniffBytes> bytes{};
     const auto first = MutableBytes(bytes).first(

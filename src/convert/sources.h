@@ -15,6 +15,7 @@ namespace weig {
 
 struct SourceFile {
   os::InputFile file;
+  os::FileStamp opened;  // before anything of it was looked at
   Manifest manifest;
   // The header of a safetensors file, length included, or that of the file which a WEIG
   // file was made from; empty where the file cannot be given back from it.
