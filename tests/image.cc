@@ -9,7 +9,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "convert/source_header.h"
+#include "convert/source_section.h"
 #include "core/byteswap.h"
 #include "core/claim.h"
 #include "core/digest.h"
@@ -17,7 +17,7 @@
 #include "core/record.h"
 #include "core/text.h"
 #include "core/try.h"
-#include "formats/safetensors.h"
+#include "formats/safetensors_header.h"
 
 namespace weig::test {
 namespace {

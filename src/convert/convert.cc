@@ -12,6 +12,7 @@
 #include "convert/other_files.h"
 #include "convert/sha256.h"
 #include "convert/source_header.h"
+#include "convert/source_section.h"
 #include "convert/sources.h"
 #include "core/byteswap.h"
 #include "core/digest.h"

@@ -14,7 +14,7 @@
 #include "core/text.h"
 #include "core/try.h"
 #include "formats/manifest.h"
-#include "formats/safetensors.h"
+#include "formats/safetensors_header.h"
 #include "os/os.h"
 #include "store/sink.h"
 

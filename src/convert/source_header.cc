@@ -7,6 +7,7 @@
 #include "core/digest.h"
 #include "core/try.h"
 #include "formats/safetensors.h"
+#include "formats/safetensors_header.h"
 
 namespace weig {
 namespace {
@@ -30,45 +31,6 @@ Result<Manifest> parse_source_header(std::string_view header, std::uint64_t file
 }
 
 }  // namespace
-
-std::vector<std::byte> make_source_section(std::string_view header,
-                                           std::uint64_t file_size,
-                                           std::span<const std::uint32_t> header_specs,
-                                           std::span<const TensorSpec> specs,
-                                           const Plan& plan,
-                                           std::optional<std::string_view> metadata) {
-  SafetensorsHeader rebuilt(metadata);
-  std::vector<std::uint32_t> ordinal_of(specs.size());
-  for (std::uint32_t ordinal = 0; ordinal < plan.size(); ++ordinal)
-    ordinal_of[plan.order()[ordinal]] = ordinal;
-  for (const std::uint32_t i : header_specs)
-    rebuilt.add(specs[i].name, specs[i].dtype, specs[i].shape,
-                plan.byte_count(ordinal_of[i]));
-  const bool same = rebuilt.finish(header.size()) == header;
-
-  const Bytes verbatim = bytes_of(header);
-  const std::size_t body = same ? 4 * header_specs.size() : verbatim.size();
-  std::vector<std::byte> section(sizeof(disk::SourceHead) + body);
-  const Digest digest = xxh3_128(verbatim);
-  std::byte* out = section.data();
-  store(out, static_cast<std::uint32_t>(SourceHeader::Format::safetensors));
-  store(out + 4, static_cast<std::uint32_t>(same ? SourceHeader::Encoding::ordinals
-                                                 : SourceHeader::Encoding::verbatim));
-  store(out + 8, file_size);
-  store(out + 16, std::uint64_t{header.size()});
-  store(out + 24, digest.low);
-  store(out + 32, digest.high);
-  out += sizeof(disk::SourceHead);
-  if (!same) {
-    std::ranges::copy(verbatim, out);
-    return section;
-  }
-  for (const std::uint32_t i : header_specs) {
-    store(out, ordinal_of[i]);
-    out += 4;
-  }
-  return section;
-}
 
 Result<std::optional<std::string>> restore_source_header(const View& view) {
   WEIG_TRY_ASSIGN(source, view.source());

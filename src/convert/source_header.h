@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The source section: keeping a foreign file's header, so that the file can be given
+// Reading the source section: a foreign file's header, so that the file can be given
 // back byte for byte.
 #pragma once
 
@@ -9,21 +9,8 @@
 #include <vector>
 
 #include <weig/view.h>
-#include <weig/writer.h>
-
-#include "formats/manifest.h"
 
 namespace weig {
-
-// The section for a file converted from safetensors: `header` is that file's header,
-// its length included; `header_specs` are its tensors, as indices into `specs`, in
-// order of their data. Chooses the shorter encoding if it gives the same bytes.
-std::vector<std::byte> make_source_section(std::string_view header,
-                                           std::uint64_t file_size,
-                                           std::span<const std::uint32_t> header_specs,
-                                           std::span<const TensorSpec> specs,
-                                           const Plan& plan,
-                                           std::optional<std::string_view> metadata);
 
 // The header that a WEIG file keeps, checked against its digest; nothing where it keeps
 // none. Fails with corrupt, and with unsupported for formats other than safetensors.

@@ -53,6 +53,7 @@ NO_TESTS = {
     "goes_on": "whether the caller wants to stop",
     "text_lookalike": "makes the refusals that it returns; they are counted as such",
     "safetensors_dtype_name": "a name for writing",
+    "safetensors_dtype_named": "a name's type; its caller is a guard",
     "group_name_length": "the layout that a writer chooses",
     "find_minimal": "a search",
 }

@@ -34,7 +34,7 @@ TESTS = (
     "big_endian_test.cc manifest_test.cc"
 ).split()
 # What they need besides.
-ALSO = ("src/convert/source_header.cc", "src/store/metadata.cc")
+ALSO = ("src/convert/source_section.cc", "src/store/metadata.cc")
 COPIED = ("include", "src", "tests")
 # Asked only where no other test notices.
 SLOW = ("Safetensors.deep_json*", "View.is_proven_in_parts*", "View.const_use*")

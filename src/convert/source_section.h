@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making the source section, which keeps a foreign file's header.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <weig/writer.h>
+
+namespace weig {
+
+// The section for a file converted from safetensors: `header` is that file's header,
+// its length included; `header_specs` are its tensors, as indices into `specs`, in
+// order of their data. Chooses the shorter encoding if it gives the same bytes.
+std::vector<std::byte> make_source_section(std::string_view header,
+                                           std::uint64_t file_size,
+                                           std::span<const std::uint32_t> header_specs,
+                                           std::span<const TensorSpec> specs,
+                                           const Plan& plan,
+                                           std::optional<std::string_view> metadata);
+
+}  // namespace weig
