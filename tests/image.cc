@@ -302,14 +302,21 @@ std::vector<std::byte> to_bytes(std::string_view text) {
   return {bytes.begin(), bytes.end()};
 }
 
-Result<std::string> describe(const View& view) {
+Result<std::string> describe(const View& view, ByteOrder elements) {
   std::string out;
+  const auto digest = [&](const Tensor& tensor) {
+    const DtypeInfo* info = dtype_info(tensor.dtype());
+    if (elements == ByteOrder::little || !info) return to_hex(xxh3_128(tensor.bytes()));
+    std::vector<std::byte> bytes(tensor.bytes().begin(), tensor.bytes().end());
+    swap_in_place(bytes, info->swap_unit);
+    return to_hex(xxh3_128(bytes));
+  };
   for (std::uint64_t i = 0; i < view.size(); ++i) {
     WEIG_TRY_ASSIGN(tensor, view[i]);
     out += in_quotes(tensor.name()) + " " + std::string(dtype_name(tensor.dtype()));
     for (const std::uint64_t dimension : tensor.shape())
       out += " " + std::to_string(dimension);
-    out += " : " + to_hex(xxh3_128(tensor.bytes())) + "\n";
+    out += " : " + digest(tensor) + "\n";
     WEIG_TRY_ASSIGN(found, view.find(tensor.name()));
     if (!found || found->ordinal() != i) out += "not found by its name\n";
   }

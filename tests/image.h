@@ -78,8 +78,9 @@ class Image {
 std::vector<std::byte> to_bytes(std::string_view text);
 
 // What a file holds, for comparison: names, types, shapes, data, groups, metadata.
-// Fails as the reads do.
-Result<std::string> describe(const View& view);
+// `elements` is their byte order in memory: the machine's own in a Model. Fails as the
+// reads do.
+Result<std::string> describe(const View& view, ByteOrder elements = ByteOrder::little);
 
 // A folder for one test, removed at its end.
 class Folder {

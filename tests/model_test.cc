@@ -56,7 +56,8 @@ TEST(Model, opens_what_a_view_opens) {
   const Folder folder;
   const Image image = Image::basic();
   const Model model = Model::open(save_to(folder, image)).value();
-  EXPECT_EQ(describe(model.view()).value(), describe(image.open().value()).value());
+  EXPECT_EQ(describe(model.view(), kNativeOrder).value(),
+            describe(image.open().value()).value());
   EXPECT_EQ(model.format(), FileFormat::weig);
   const Metadata metadata = model.metadata().value();
   EXPECT_EQ(metadata.find("format")->value, "pt");
@@ -246,6 +247,30 @@ TEST(BigEndian, gives_native_values_of_every_type) {
   const Model b = Model::open(save_to(folder, big, "b"), accept).value();
   EXPECT_EQ(b.format(), FileFormat::weig_big_endian);
   EXPECT_EQ(describe(a.view()).value(), describe(b.view()).value());
+}
+
+// A file in this machine's byte order and one in the other, both with the numbers that
+// the bytes of the little-endian one spell.
+TEST(BigEndian, gives_numbers) {
+  const std::vector<ImageTensor> tensors = {
+      {"a", Dtype::u16, {5}}, {"b", Dtype::u32, {5}}, {"c", Dtype::u64, {5}}};
+  const Folder folder;
+  const Image little = Image::minimal(tensors);
+  write_file(folder.path("little"), little.bytes);
+  write_file(folder.path("big"), Image::minimal(tensors, ByteOrder::big).bytes);
+  const auto expect_numbers = [&]<typename T>(const Tensor& tensor, T) {
+    const auto elements = tensor.as<T>();
+    ASSERT_TRUE(elements) << elements.error().message();
+    for (std::size_t i = 0; i < elements->size(); ++i)
+      EXPECT_EQ((*elements)[i], little.get<T>(tensor.data_offset() + i * sizeof(T)));
+  };
+  for (const char* name : {"little", "big"}) {
+    const Model model =
+        Model::open(folder.path(name), {.unsealed = Unsealed::accept}).value();
+    expect_numbers(model.tensor("a").value(), std::uint16_t{});
+    expect_numbers(model.tensor("b").value(), std::uint32_t{});
+    expect_numbers(model.tensor("c").value(), std::uint64_t{});
+  }
 }
 
 TEST(BigEndian, is_refused_where_swapping_is_not_defined) {

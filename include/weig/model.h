@@ -76,8 +76,10 @@ std::string_view file_format_name(FileFormat format) noexcept;
 class Model : private View {
  public:
   // Opens a WEIG file, or a safetensors file as it is; content decides, not the name.
-  // Fails with cannot_open, corrupt, unsupported, limit or no_memory; the error names
-  // the file.
+  // Elements in the other byte order than this machine's (a big-endian file; on a
+  // big-endian machine, any other) are read and swapped while opening, whatever the way
+  // to load. Fails with cannot_open, corrupt, unsupported, limit or no_memory; the
+  // error names the file.
   static Result<Model> open(const std::string& path, const OpenOptions& options = {});
 
   Model(Model&&) noexcept;

@@ -130,7 +130,9 @@ class Tensor {
   // The elements in place. T is the exact C++ type: float, double, the fixed-width
   // integers, Float16, BFloat16, std::complex<float|double>; uint8_t also for bool and
   // the fp8 family. Fails with invalid_argument for another T, and for data that is
-  // not in memory or not aligned for T (possible in unsealed and foreign files only).
+  // not in memory or not aligned for T (possible in unsealed and foreign files only);
+  // with unsupported, on a big-endian machine, for data that a View has in place (a
+  // Model swaps it while opening).
   template <detail::Element T>
   Result<std::span<const T>> as() const {
     if (!detail::is_element_of<T>(dtype_)) return wrong_type();
@@ -153,6 +155,7 @@ class Tensor {
   std::uint64_t byte_count_ = 0;
   Dtype dtype_{};
   std::uint32_t ordinal_ = 0;
+  bool foreign_order_ = false;
   Shape shape_;
 };
 
@@ -222,6 +225,7 @@ struct Claim {
   Digest file_id;
   bool sealed = false;
   bool big_endian = false;
+  bool foreign_order = false;  // `data` is not in this machine's byte order
 };
 
 // Facts proven once, shared by threads; survives a move of its owner.

@@ -120,9 +120,9 @@ class Writer {
   Writer& operator=(Writer&&) noexcept;
   ~Writer();  // abandons what is not finished
 
-  // The bytes of the tensors that own some, in file order, back to back, in pieces of
-  // any size. Padding is the Writer's affair. Errors stick: after one, every call
-  // returns it.
+  // The bytes of the tensors that own some, as they lie in the file (little-endian), in
+  // file order, back to back, in pieces of any size. Padding is the Writer's affair.
+  // Errors stick: after one, every call returns it.
   Status append(std::span<const std::byte> bytes);
 
   // The same without a copy: fill the first `n` bytes of space(), then advance(n).
@@ -141,7 +141,8 @@ class Writer {
   std::unique_ptr<Impl> impl_;
 };
 
-// One tensor with its bytes in memory.
+// One tensor with its bytes in memory: elements in this machine's byte order, as a
+// Model gives them.
 struct TensorData {
   TensorSpec spec;
   std::span<const std::byte> bytes;

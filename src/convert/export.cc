@@ -116,13 +116,25 @@ struct Item {
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
   std::optional<Digest> digest;
-  Bytes swapped;  // its bytes, where the file's are in the other order
+  Bytes elements;          // of a big-endian file, in this machine's byte order
+  std::uint32_t unit = 1;  // bytes that change places in a change of byte order
 };
+
+// Part of such a tensor, little-endian.
+void copy_little(const Item& item, std::uint64_t from, MutableBytes out) {
+  if (kNativeOrder == ByteOrder::little) {
+    std::ranges::copy(item.elements.subspan(from, out.size()), out.begin());
+    return;
+  }
+  // A part may begin and end inside an element.
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = item.elements[(from + i) ^ (item.unit - 1)];
+}
 
 Result<std::vector<Item>> items_of(const Model& model, const Target& target) {
   std::vector<Item> items;
   items.reserve(target.ordinals.size());
-  const bool swapped = model.format() == FileFormat::weig_big_endian;
+  const bool big_endian = model.format() == FileFormat::weig_big_endian;
   for (const std::uint32_t ordinal : target.ordinals) {
     WEIG_TRY_ASSIGN(tensor, model[ordinal]);
     WEIG_TRY_ASSIGN(digest, model.digest(ordinal));
@@ -130,7 +142,8 @@ Result<std::vector<Item>> items_of(const Model& model, const Target& target) {
                      .offset = tensor.data_offset(),
                      .size = tensor.byte_count(),
                      .digest = digest,
-                     .swapped = swapped ? tensor.bytes() : Bytes()});
+                     .elements = big_endian ? tensor.bytes() : Bytes(),
+                     .unit = dtype_info(tensor.dtype())->swap_unit});
   }
   return items;
 }
@@ -147,8 +160,8 @@ Status write_tensors(const std::vector<Item>& items, const os::InputFile& file,
       WEIG_TRY_ASSIGN(room, out.space());
       const MutableBytes step =
           room.first(std::min<std::uint64_t>(room.size(), item.size - at));
-      if (!item.swapped.empty()) {
-        std::ranges::copy(item.swapped.subspan(at, step.size()), step.begin());
+      if (!item.elements.empty()) {
+        copy_little(item, at, step);
       } else {
         WEIG_TRY(file.read(item.offset + at, step));
       }

@@ -68,6 +68,9 @@ T load(const std::byte* at) noexcept {
 }
 // The order of a file's integers. Sealed files are little-endian on every host.
 enum class ByteOrder { little, big };
+inline constexpr ByteOrder kNativeOrder =
+    std::endian::native == std::endian::little ? ByteOrder::little : ByteOrder::big;
+
 template <std::unsigned_integral T>
 T load_in(const std::byte* at, ByteOrder order) noexcept {
   const T value = load<T>(at);

@@ -47,6 +47,11 @@ struct ViewAccess {
   // that lies elsewhere. Rules of minimal files apply.
   static Result<View> open(const Claim& claim, const ViewOptions& options);
   static const Claim& claim(const View& view) { return view.claim_; }
+  // From here on, data is a copy of the file's in this machine's byte order.
+  static void use_native_data(View& view, const std::byte* data) {
+    view.claim_.data = data;
+    view.claim_.foreign_order = false;
+  }
 
   // View::check_structure() in parts that may run at the same time. `run_all` runs
   // `part` for every number below `count`, and returns the failure of the lowest.

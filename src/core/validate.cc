@@ -361,6 +361,7 @@ Result<detail::Claim> claim_file(const FileParts& parts, const ViewOptions& opti
   claim.data_end = sealed ? header.file_size - kTrailerBytes : header.file_size;
   claim.sealed = sealed;
   claim.big_endian = parts.order == ByteOrder::big;
+  claim.foreign_order = parts.order != kNativeOrder;
   if (!sealed) return claim;
 
   const disk::Trailer trailer = load_trailer(ends.trailer);

@@ -49,6 +49,11 @@ Status Tensor::check_typed(std::size_t alignment) const {
     return Error(Code::invalid_argument, "the data is not in memory")
         .tensor(name_)
         .hint("the file was opened for metadata only");
+  if (foreign_order_ && alignment > 1)
+    return Error(Code::unsupported,
+                 "the data is not in this machine's byte order: read it as bytes")
+        .tensor(name_)
+        .hint("Model::open swaps it");
   if (!is_aligned(reinterpret_cast<std::uintptr_t>(data_), alignment))
     return Error(Code::invalid_argument,
                  "the data is not aligned for its type: read it as bytes")
@@ -96,6 +101,7 @@ Result<Tensor> View::checked_tensor(std::uint32_t ordinal) const {
   tensor.byte_count_ = record.meta.data_size;
   tensor.data_ = claim_.data ? claim_.data + record.meta.data_offset : nullptr;
   tensor.shape_ = record.shape;
+  tensor.foreign_order_ = claim_.foreign_order;
   return tensor;
 }
 

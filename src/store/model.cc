@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <mutex>
 #include <vector>
 
@@ -32,18 +31,33 @@ namespace {
 // resident; longer ones are worth 2 MiB pages of their own.
 constexpr std::uint64_t kSmallFront = os::kHugePage;
 
-// Converts in memory what is in the other byte order. Ranges are equal or disjoint, and
-// equal ones are swapped alike: its reader has seen to it.
-void swap_tensors(const Manifest& manifest, MutableBytes image) {
-  const Manifest::Entry* last = nullptr;
-  for (const Manifest::Entry& entry : manifest.entries()) {
-    const bool again =
-        last && entry.shares != TensorSpec::kOwn && entry.shares == last->shares;
-    if (!again)
-      swap_in_place(image.subspan(entry.begin, entry.size),
-                    dtype_info(entry.dtype)->swap_unit);
-    last = &entry;
+// Whether a file whose elements have this order opens by a copy of them.
+bool needs_swap(ByteOrder order, const OpenOptions& options) {
+  return order != kNativeOrder && options.part == Part::everything;
+}
+
+// Changes the byte order of all elements in `image`, the file's bytes.
+Status swap_elements(const View& view, MutableBytes image) {
+  const auto unit = [](const Tensor& tensor) {
+    const DtypeInfo* info = dtype_info(tensor.dtype());
+    return info ? info->swap_unit : 1;  // of unknown types, bytes are all there is
+  };
+  for (const Result<Tensor>& tensor : view.tensors()) {
+    if (!tensor) return tensor.error();
+    WEIG_TRY_ASSIGN(owner, view.owner(tensor->ordinal()));
+    if (owner == tensor->ordinal()) {
+      swap_in_place(image.subspan(tensor->data_offset(), tensor->byte_count()),
+                    unit(*tensor));
+      continue;
+    }
+    WEIG_TRY_ASSIGN(first, view[owner]);
+    if (unit(first) != unit(*tensor))
+      return Error(Code::unsupported,
+                   "tensors share bytes in the other byte order as elements of "
+                   "different widths")
+          .tensor(tensor->name());
   }
+  return {};
 }
 
 }  // namespace
@@ -90,12 +104,14 @@ struct Model::Backing {
   Result<View> claim_big_endian(const os::InputFile& file, const OpenOptions& options);
   Result<View> claim_safetensors(const os::InputFile& file, Bytes first,
                                  const OpenOptions& options);
-  Result<View> claim_foreign(const Manifest& manifest, const std::byte* data,
-                             const OpenOptions& options);
+  Result<View> claim_foreign(const Manifest& manifest, const OpenOptions& options);
   Status map(const os::InputFile& file, std::uint64_t front_bytes,
              const OpenOptions& options);
+  Status swap(const os::InputFile& file, const Progress& progress, View& view);
   Status map_or_read(const os::InputFile& file, std::uint64_t length,
                      const OpenOptions& options);
+  // Whether the table or the data is read in `mapping`; else both were copied.
+  bool uses_mapping() const { return swapped.size() == 0 || core.empty(); }
 
   // Brings what was claimed into memory.
   enum class Fill { mapping, own_memory };
@@ -184,6 +200,30 @@ Status Model::Backing::map_or_read(const os::InputFile& file, std::uint64_t leng
   return file.read(0, mapping.writable().first(front));
 }
 
+// Reads the data into memory of our own, and changes its byte order to this machine's.
+Status Model::Backing::swap(const os::InputFile& file, const Progress& progress,
+                            View& view) {
+  constexpr std::uint64_t kStep = std::uint64_t{8} << 20;
+  MemoryClaim own_claim;
+  WEIG_TRY_ASSIGN(image, memory_for(file.size(), own_claim,
+                                    "'weig convert' needs little, and makes a file "
+                                    "that is mapped"));
+  const std::uint64_t begin = view.data_begin();
+  for (std::uint64_t at = begin; at < file.size(); at += kStep) {
+    const std::uint64_t length = std::min(kStep, file.size() - at);
+    WEIG_TRY(file.read(at, image.writable().subspan(at, length)));
+    own_claim.fill(length);
+    if (!goes_on(progress, at + length - begin, file.size() - begin))
+      return Error(Code::cancelled, "loading was stopped");
+  }
+  WEIG_TRY(swap_elements(view, image.writable()));
+  WEIG_TRY(image.make_read_only());
+  if (own_memory) WEIG_TRY(mapping.make_read_only());
+  swapped = std::move(image);
+  detail::ViewAccess::use_native_data(view, swapped.data());
+  return {};
+}
+
 Result<View> Model::Backing::claim_weig(const os::InputFile& file, Bytes first,
                                         const OpenOptions& options) {
   const ViewOptions rules = view_options(options);
@@ -200,7 +240,8 @@ Result<View> Model::Backing::claim_weig(const os::InputFile& file, Bytes first,
       std::clamp<std::uint64_t>(header.data_offset, sizeof(disk::Header), file.size());
   if (begin <= kSmallFront && options.validation == Validation::full)
     file.will_need(0, used_bytes(header, begin));
-  WEIG_TRY(map(file, begin, options));
+  const bool swaps = needs_swap(ByteOrder::little, options);
+  WEIG_TRY(map(file, swaps ? file.size() : begin, options));
   // Proven below, on several threads if it is worth it.
   ViewOptions lazy = rules;
   lazy.validation = Validation::lazy;
@@ -211,18 +252,18 @@ Result<View> Model::Backing::claim_weig(const os::InputFile& file, Bytes first,
                  .file_size = file.size(),
                  .data = options.part == Part::everything ? mapping.data() : nullptr},
                 lazy));
-  if (options.validation == Validation::full)
+  if (options.validation == Validation::full || swaps)
     WEIG_TRY(detail::ViewAccess::check_structure(view, run_in_parallel));
+  if (swaps) WEIG_TRY(swap(file, options.load.progress, view));
   return std::move(view);
 }
 
 Result<View> Model::Backing::claim_foreign(const Manifest& manifest,
-                                           const std::byte* data,
                                            const OpenOptions& options) {
   metadata = manifest.metadata;
-  return detail::ViewAccess::open(
-      claim_manifest(manifest, options.part == Part::everything ? data : nullptr, core),
-      view_options(options));
+  const std::byte* data = options.part == Part::everything ? mapping.data() : nullptr;
+  return detail::ViewAccess::open(claim_manifest(manifest, data, core),
+                                  view_options(options));
 }
 
 Result<View> Model::Backing::claim_big_endian(const os::InputFile& file,
@@ -231,17 +272,10 @@ Result<View> Model::Backing::claim_big_endian(const os::InputFile& file,
   WEIG_TRY(map(file, file.size(), options));
   WEIG_TRY_ASSIGN(manifest,
                   read_big_endian(mapping.bytes(), file.size(), view_options(options)));
-  if (options.part == Part::metadata)
-    return claim_foreign(manifest, mapping.data(), options);
-  MemoryClaim own_claim;
-  WEIG_TRY_ASSIGN(image, memory_for(file.size(), own_claim,
-                                    "'weig convert' needs little, and makes a file "
-                                    "that is mapped"));
-  swapped = std::move(image);
-  const std::uint64_t begin = manifest.data_begin;
-  WEIG_TRY(file.read(begin, swapped.writable().subspan(begin)));
-  swap_tensors(manifest, swapped.writable());
-  return claim_foreign(manifest, swapped.data(), options);
+  WEIG_TRY_ASSIGN(view, claim_foreign(manifest, options));
+  if (needs_swap(ByteOrder::big, options))
+    WEIG_TRY(swap(file, options.load.progress, view));
+  return std::move(view);
 }
 
 Result<View> Model::Backing::claim_safetensors(const os::InputFile& file, Bytes first,
@@ -253,8 +287,11 @@ Result<View> Model::Backing::claim_safetensors(const os::InputFile& file, Bytes 
   std::vector<std::byte> header(length + kJsonPadding);
   WEIG_TRY(file.read(sizeof length, MutableBytes(header).first(length)));
   WEIG_TRY_ASSIGN(manifest, read_safetensors(header, length, file.size(), limits));
-  WEIG_TRY(map(file, manifest.data_begin, options));
-  return claim_foreign(manifest, mapping.data(), options);
+  const bool swaps = needs_swap(ByteOrder::little, options);
+  WEIG_TRY(map(file, swaps ? file.size() : manifest.data_begin, options));
+  WEIG_TRY_ASSIGN(view, claim_foreign(manifest, options));
+  if (swaps) WEIG_TRY(swap(file, options.load.progress, view));
+  return std::move(view);
 }
 
 void Model::Backing::report_nothing_done(const LoadOptions& options, LoadWay way,
@@ -410,9 +447,6 @@ Status check_digests(Model& model, Loader* loader, const OpenOptions& options) {
 }  // namespace
 
 Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
-  if (std::endian::native == std::endian::big)
-    return Error(Code::unsupported, "big-endian hosts are not supported yet")
-        .file(path);
   if (load_way_name(options.load.way) == "unknown")
     return Error(Code::invalid_argument, "no such way to load").file(path);
   if (options.part == Part::metadata && options.load.way != LoadWay::map)
@@ -458,7 +492,7 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
   backing->anchor = file.anchor();
   const auto fill =
       backing->own_memory ? Backing::Fill::own_memory : Backing::Fill::mapping;
-  const bool copied = fill == Backing::Fill::own_memory || backing->swapped.size() > 0;
+  const bool copied = fill == Backing::Fill::own_memory || !backing->uses_mapping();
   // Memory of our own needs no guard, if the file does not change before it is filled.
   if (no_guard && options.guard == Guard::required && !copied)
     return std::move(*no_guard).file(path);
@@ -510,13 +544,14 @@ Result<LoadReport> Model::load(const LoadOptions& options) {
                       .found(file.size())
                       .expected(file_size()));
   backing.decision = decide(file, options);
-  Status status =
-      backing.decision.choice.way == LoadWay::read && backing.swapped.size() == 0
-          ? backing.load_in_place_of_mapping(std::move(file), options)
-          : backing.load(std::move(file), options, Backing::Fill::mapping,
-                         backing.decision.choice.way == LoadWay::stream
-                             ? Backing::Return::at_once
-                             : Backing::Return::when_loaded);
+  const bool replaces =
+      backing.decision.choice.way == LoadWay::read && backing.uses_mapping();
+  Status status = replaces
+                      ? backing.load_in_place_of_mapping(std::move(file), options)
+                      : backing.load(std::move(file), options, Backing::Fill::mapping,
+                                     backing.decision.choice.way == LoadWay::stream
+                                         ? Backing::Return::at_once
+                                         : Backing::Return::when_loaded);
   if (!status) return failed(std::move(status).error());
   return load_report();
 }

@@ -4,12 +4,14 @@
 #include <weig/verify.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <mutex>
 #include <thread>
 
+#include "core/byteswap.h"
 #include "core/claim.h"
 #include "core/digest.h"
 #include "core/progress.h"
@@ -186,20 +188,37 @@ class Verification {
         }
   }
 
+  // Adds part of a tensor to its digest, which is of the file's bytes: sealed files are
+  // little-endian, and elsewhere a Model has their elements in another order.
+  static void hash(Hasher& hasher, const Tensor& tensor, Bytes part) {
+    const DtypeInfo* info = dtype_info(tensor.dtype());
+    if (kNativeOrder == ByteOrder::little || !info || info->swap_unit == 1)
+      return hasher.update(part);
+    std::array<std::byte, 4096> swapped;
+    while (!part.empty()) {
+      const auto some =
+          MutableBytes(swapped).first(std::min(part.size(), swapped.size()));
+      std::memcpy(some.data(), part.data(), some.size());
+      swap_in_place(some, info->swap_unit);
+      hasher.update(some);
+      part = part.subspan(some.size());
+    }
+  }
+
   Status check(std::uint32_t ordinal, Hasher& hasher) {
     WEIG_TRY_ASSIGN(tensor, model_[ordinal]);
     if (is_needless(tensor)) return {};
     WEIG_TRY_ASSIGN(owner, model_.owner(ordinal));
     // Of all, bytes that several tensors share count once.
     const bool in_steps = owner == ordinal || options_.tensors;
+    hasher.reset();
     if (in_steps) {
-      hasher.reset();
       std::uint64_t end = tensor.data_offset();
       for (Bytes rest = tensor.bytes(); !rest.empty();) {
         const Bytes step = rest.first(std::min<std::uint64_t>(rest.size(), kStep));
         WEIG_TRY(follow(tensor, end += step.size()));
         if (is_needless(tensor)) return {};
-        hasher.update(step);
+        hash(hasher, tensor, step);
         rest = rest.subspan(step.size());
         progress(step.size());
       }
@@ -207,7 +226,8 @@ class Verification {
     if (!options_.tensors) WEIG_TRY(check_gap(ordinal, tensor));
     if (!has_digests_) return {};
     WEIG_TRY_ASSIGN(stored, model_.digest(ordinal));
-    const Digest digest = in_steps ? hasher.digest() : xxh3_128(tensor.bytes());
+    if (!in_steps) hash(hasher, tensor, tensor.bytes());
+    const Digest digest = hasher.digest();
     ++with_digest_;
     if (stored && digest != *stored)
       add(Error(Code::checksum, "the bytes differ from their digest")

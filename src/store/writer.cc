@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/byteswap.h"
 #include "core/digest.h"
 #include "core/layout.h"
 #include "core/try.h"
@@ -148,6 +149,27 @@ Result<Digest> Writer::finish() {
 
 std::uint64_t Writer::file_size() const noexcept { return impl_->front.file_size; }
 
+namespace {
+
+// Elements in this machine's byte order.
+Status append_elements(Writer& writer, Bytes bytes, Dtype dtype) {
+  const std::uint32_t unit = dtype_info(dtype)->swap_unit;
+  if (kNativeOrder == ByteOrder::little || unit == 1) return writer.append(bytes);
+  while (!bytes.empty()) {
+    WEIG_TRY_ASSIGN(room, writer.space());
+    if (room.empty()) return writer.append(bytes);  // which says that there is no more
+    // It ends at a multiple of 64 or with the tensor: never inside an element.
+    const MutableBytes part = room.first(std::min(room.size(), bytes.size()));
+    std::memcpy(part.data(), bytes.data(), part.size());
+    swap_in_place(part, unit);
+    WEIG_TRY(writer.advance(part.size()));
+    bytes = bytes.subspan(part.size());
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<Digest> save(const std::string& path, std::span<const TensorData> tensors,
                     std::string_view metadata, Existing existing) {
   std::vector<TensorSpec> specs;
@@ -171,8 +193,10 @@ Result<Digest> save(const std::string& path, std::span<const TensorData> tensors
   }
   WEIG_TRY_ASSIGN(writer, Writer::create(path, specs, plan, std::move(options)));
   for (std::uint32_t ordinal = 0; ordinal < plan.size(); ++ordinal)
-    if (!plan.is_alias(ordinal))
-      WEIG_TRY(writer.append(tensors[plan.order()[ordinal]].bytes));
+    if (!plan.is_alias(ordinal)) {
+      const TensorData& tensor = tensors[plan.order()[ordinal]];
+      WEIG_TRY(append_elements(writer, tensor.bytes, tensor.spec.dtype));
+    }
   return writer.finish();
 }
 
