@@ -13,7 +13,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "core/byteswap.h"
 #include "image.h"
 
 namespace weig::test {
@@ -295,20 +294,6 @@ TEST(BigEndian, is_refused_where_swapping_is_not_defined) {
   refused(shared, Code::unsupported);
   Image unasked = Image::minimal({{"a", Dtype::f32, {1}}}, ByteOrder::big);
   EXPECT_EQ(Model::open(save_to(folder, unasked)).error().code(), Code::unsupported);
-}
-
-TEST(Byteswap, reverses_every_width_at_any_alignment) {
-  for (const std::uint32_t unit : {1u, 2u, 4u, 8u}) {
-    std::vector<std::byte> bytes(1 + 8 * 101);
-    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i);
-    const auto before = bytes;
-    const auto part = std::span(bytes).subspan(1);
-    swap_in_place(part, unit);
-    for (std::size_t i = 0; i < part.size(); ++i)
-      ASSERT_EQ(part[i], before[1 + i / unit * unit + (unit - 1 - i % unit)]);
-    swap_in_place(part, unit);
-    EXPECT_TRUE(bytes == before);
-  }
 }
 
 }  // namespace
