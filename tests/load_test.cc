@@ -89,10 +89,11 @@ TEST_F(Load, the_report_tells_what_was_done) {
 
 TEST_F(Load, populated_pages_fault_no_more) {
   const Model model = open({.way = LoadWay::populate});
-  std::vector<unsigned char> present(model.mapped().size() / 4096 + 1);
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> present(model.mapped().size() / page + 1);
   void* start = const_cast<std::byte*>(model.mapped().data());
   ASSERT_EQ(::mincore(start, model.mapped().size(), present.data()), 0);
-  for (std::size_t i = 0; i * 4096 < model.mapped().size(); ++i)
+  for (std::size_t i = 0; i * page < model.mapped().size(); ++i)
     ASSERT_EQ(present[i] & 1, 1) << i;
 }
 

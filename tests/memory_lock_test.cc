@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <memory>
 #include <utility>
 
 #include "image.h"
@@ -16,16 +18,19 @@ namespace weig::test {
 namespace {
 
 TEST(MemoryLock, counts_whole_pages_and_gives_them_back) {
-  std::vector<std::byte> memory(64 << 10);
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::unique_ptr<void, void (*)(void*)> memory(
+      std::aligned_alloc(page, 2 * page), std::free);
+  const auto* second = static_cast<const std::byte*>(memory.get()) + page;
   const std::uint64_t before = memory_lock_limit().locked;
   {
     MemoryLock lock;
-    ASSERT_TRUE(lock.add({memory.data() + 5000, 1}));
-    EXPECT_EQ(lock.bytes(), 4096u);
-    EXPECT_EQ(memory_lock_limit().locked, before + 4096);
+    ASSERT_TRUE(lock.add({second + 100, 1}));
+    EXPECT_EQ(lock.bytes(), page);
+    EXPECT_EQ(memory_lock_limit().locked, before + page);
     MemoryLock moved = std::move(lock);
-    EXPECT_EQ(moved.bytes(), 4096u);
-    EXPECT_EQ(memory_lock_limit().locked, before + 4096);
+    EXPECT_EQ(moved.bytes(), page);
+    EXPECT_EQ(memory_lock_limit().locked, before + page);
   }
   EXPECT_EQ(memory_lock_limit().locked, before);
 }
