@@ -29,7 +29,7 @@ class KeySet {
   bool add(std::string_view key);
 
  private:
-  std::vector<std::string> few_;          // compared one by one while they are few,
+  std::vector<std::string> few_;  // compared one by one while they are few,
   std::unordered_set<std::string, SeededHash> many_;  // then moved here
 };
 

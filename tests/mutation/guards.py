@@ -45,6 +45,7 @@ TESTS = {
 NO_TESTS = {
     "is_aligned": "arithmetic; its callers are guards",
     "operator()": "compares shapes and names in containers",
+    "SeededHash::operator()": "a hash for containers",
     "before": "compares for a search",
     "is_digit": "a class of characters",
     "unsafe_on_terminal": "how text is shown",
