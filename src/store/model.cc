@@ -457,6 +457,8 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
   auto backing = std::make_unique<Backing>();
   backing->path = path;
   backing->stamp = file.stamp();
+  if (backing->stamp.size != file.size())  // which was asked for before
+    return Error(Code::corrupt, "the file was changed while it was opened").file(path);
   backing->wish = options.guard;
   std::optional<Error> no_guard;
   if (options.guard != Guard::off) {
