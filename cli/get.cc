@@ -77,11 +77,12 @@ Result<Selection> select_elements(const Arguments& arguments, const Tensor& tens
 }
 
 // Into a file, which appears whole or not at all.
-Status write_file(const Arguments& arguments, const Tensor& tensor,
+Status write_file(const Arguments& arguments, const Model& model, const Tensor& tensor,
                   const Selection& selection, const TensorOutput& how) {
   auto file = NewFile::create(arguments.target, arguments.existing, arguments.file);
   if (!file) return std::move(file).error();
   write_tensor(file->output(), tensor, selection, how);
+  if (auto status = check_unchanged(model); !status) return status;
   return file->publish();
 }
 
@@ -101,7 +102,7 @@ int run_get(const Arguments& arguments) {
   if (auto status = check_output(*tensor, how); !status)
     return fail(Error(status.error()).file(arguments.file), form);
   if (!arguments.target.empty()) {
-    const auto status = write_file(arguments, *tensor, *selection, how);
+    const auto status = write_file(arguments, *model, *tensor, *selection, how);
     return status ? 0 : fail(status.error(), form);
   }
   if (how.encoding == Encoding::text && form == Form::text)
@@ -110,7 +111,7 @@ int run_get(const Arguments& arguments) {
   Output output(stdout, "standard output");
   how.target = Target::standard_output;
   write_tensor(output, *tensor, *selection, how);
-  return close_output(output, 0);
+  return close_output_of(output, *model);
 }
 
 void add_get_options(CLI::App& command, Arguments& arguments) {

@@ -27,10 +27,52 @@ namespace {
 
 volatile std::sig_atomic_t stopped_by = 0;
 
+volatile std::sig_atomic_t json_promised = 0;
+std::atomic<bool> output_has_begun = false;
+
 // Longer paths than any system allows are not remembered.
 char unfinished_file[4097];
 
 extern "C" void note_stop(int signal) { stopped_by = signal; }
+
+constexpr std::size_t kPathRoom = 4096;
+constexpr const char* kLostPage =
+    "could not be read: it was cut short while in use, or its disk failed";
+
+// Text that is put together on the stack: a handler of a signal can take no memory.
+template <std::size_t size>
+class ShortText {
+ public:
+  ShortText& add(std::string_view text) noexcept {
+    length_ += text.copy(bytes_.data() + length_, size - length_);
+    return *this;
+  }
+  // In a JSON string. Requires printable ASCII.
+  ShortText& add_escaped(std::string_view text) noexcept {
+    for (const char& c : text) add(c == '"' || c == '\\' ? "\\" : "").add({&c, 1});
+    return *this;
+  }
+  void write(int file) const noexcept {
+    [[maybe_unused]] const auto ignored = ::write(file, bytes_.data(), length_);
+  }
+
+ private:
+  std::array<char, size> bytes_;
+  std::size_t length_ = 0;
+};
+
+// As report.cc writes errors.
+void tell_lost_page_as_json(std::string_view path) noexcept {
+  ShortText<4 * kPathRoom + 512> json;
+  json.add("{\n  \"error\": {\n    \"code\": \"io\",\n    \"status\": 8,\n");
+  json.add("    \"file\": ").add(path.empty() ? "null" : "\"");
+  json.add_escaped(path).add(path.empty() ? "" : "\"").add(",\n");
+  json.add("    \"tensor\": null,\n    \"offset\": null,\n");
+  json.add("    \"what\": \"").add(kLostPage).add("\",\n    \"found\": null,\n");
+  json.add("    \"expected\": null,\n    \"hint\": null,\n    \"message\": \"");
+  json.add_escaped(path).add(path.empty() ? "a file " : ": ").add(kLostPage);
+  json.add("\"\n  }\n}\n").write(STDOUT_FILENO);
+}
 
 // A page of a mapped file could not be read: the file was cut short, or its disk
 // failed. Only what signal-safety(7) lists is allowed here.
@@ -38,18 +80,12 @@ extern "C" void lost_page(int, siginfo_t* signal, void*) {
   // Threads that come here while one is telling wait for its end, and so say nothing.
   static std::atomic_flag told;
   while (told.test_and_set()) ::pause();
-  std::array<char, 4096> room;
-  std::array<char, room.size() + 128> message;
-  std::size_t length = 0;
-  const auto add = [&](std::string_view text) {
-    length += text.copy(message.data() + length, text.size());
-  };
+  std::array<char, kPathRoom> room;
   const std::string_view path = mapped_file_at(signal->si_addr, room);
-  add("weig: ");
-  add(path.empty() ? "a file" : path);
-  add(path.empty() ? " " : ": ");
-  add("could not be read: it was cut short while in use, or its disk failed\n");
-  [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, message.data(), length);
+  if (json_promised != 0 && !output_has_begun) tell_lost_page_as_json(path);
+  ShortText<kPathRoom + 128> message;
+  message.add("weig: ").add(path.empty() ? "a file" : path);
+  message.add(path.empty() ? " " : ": ").add(kLostPage).add("\n").write(STDERR_FILENO);
   if (unfinished_file[0] != 0) ::unlink(unfinished_file);
   ::_exit(8);  // Code::io
 }
@@ -135,6 +171,9 @@ std::FILE* create_file(const std::string& path, unsigned permissions) noexcept {
   if (number >= 0 && !file) ::close(number);
   return file;
 }
+
+void promise_json() noexcept { json_promised = 1; }
+void output_begins() noexcept { output_has_begun = true; }
 
 int sync_file(std::FILE* file) noexcept {
   return ::fsync(::fileno(file)) == 0 ? 0 : errno;

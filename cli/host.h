@@ -35,6 +35,11 @@ void set_unfinished_file(std::string_view path) noexcept;
 // and its owner may write. Null where it cannot be, or is there already, with errno.
 std::FILE* create_file(const std::string& path, unsigned permissions) noexcept;
 
+// Has such a death told as JSON too, on standard output, as long as nothing else has
+// been written there: what output_begins() is called for.
+void promise_json() noexcept;
+void output_begins() noexcept;
+
 // Waits until a file, what is in a FILE's buffer not counted, is on its disk; the same
 // for the name of a file. An error number, or 0. Where a folder cannot be synced, that
 // is no error.

@@ -34,7 +34,7 @@ int run_info(const Arguments& arguments) {
   else
     print_info(output, *info,
                is_terminal(Stream::output) ? columns(Stream::output) : kPipeColumns);
-  return close_output(output, 0);
+  return close_output_of(output, *model);
 }
 
 }  // namespace

@@ -175,7 +175,7 @@ int run_ls(const Arguments& arguments) {
                ? print_json(output, *model, arguments.pattern)
                : print_text(output, *model, arguments.pattern, widths);
   if (!status) return fail(status.error(), Form::text);
-  return close_output(output, 0);
+  return close_output_of(output, *model);
 }
 
 }  // namespace

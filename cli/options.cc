@@ -6,6 +6,7 @@
 #include <charconv>
 #include <utility>
 
+#include "host.h"
 #include "terminal.h"
 
 namespace weig::cli {
@@ -42,6 +43,20 @@ Result<Model> open_model(const std::string& file, const OpenOptions& options) {
   return Error(model.error()).hint(std::move(hint));
 }
 
+Status check_unchanged(const Model& model) {
+  const auto change = model.changed();
+  if (!change) return change.error();
+  if (*change != FileChange::modified) return {};  // another file at its place is none
+  return Error(Code::corrupt, "the file was changed while it was read")
+      .file(model.path());
+}
+
+int close_output_of(Output& output, const Model& model) {
+  if (const int status = close_output(output, 0); status != 0) return status;
+  const auto unchanged = check_unchanged(model);
+  return unchanged ? 0 : fail(unchanged.error(), Form::text);  // the output is there
+}
+
 CLI::Validator whole_number(std::uint64_t max) {
   const auto check = [max](std::string& text) -> std::string {
     std::uint64_t number = 0;
@@ -61,7 +76,12 @@ void add_file(CLI::App& command, std::string& file) {
 
 void add_json(CLI::App& command, Form& form) {
   command.add_flag_callback(
-      "--json", [&form] { form = Form::json; }, "Print JSON, errors too");
+      "--json",
+      [&form] {
+        form = Form::json;
+        promise_json();
+      },
+      "Print JSON, errors too");
 }
 
 void add_force(CLI::App& command, Existing& existing) {

@@ -28,4 +28,11 @@ void add_load(CLI::App& command, OpenOptions& options);
 // file.
 Result<Model> open_model(const std::string& file, const OpenOptions& options);
 
+// To be asked when all has been read through a mapping: of a page that a cut went
+// through, the rest reads as zeros. Fails with corrupt where the file was written to or
+// cut since it was opened.
+Status check_unchanged(const Model& model);
+// close_output() after that, for what has been printed of a file.
+int close_output_of(Output& output, const Model& model);
+
 }  // namespace weig::cli

@@ -76,6 +76,7 @@ void Output::make_room() {
 void Output::pass_on(const char* data, std::size_t size) {
   while (size > 0 && !stopped()) {
     errno = 0;
+    if (file_ == stdout) output_begins();
     const std::size_t written = std::fwrite(data, 1, size, file_);
     const int reason = errno;
     data += written;

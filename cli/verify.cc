@@ -160,6 +160,8 @@ int run_verify(const Arguments& arguments) {
   if (!model) return fail(model.error(), arguments.form);
   const auto report = verify_with_bar(arguments, *model);
   if (!report) return fail(report.error(), arguments.form);
+  if (const auto unchanged = check_unchanged(*model); !unchanged)
+    return fail(unchanged.error(), arguments.form);
   Output output(stdout, "standard output");
   arguments.form == Form::json ? print_json(output, arguments, *report)
                                : print_text(output, arguments, *report);

@@ -78,6 +78,25 @@ std::string read_lists(Arguments& arguments) {
   return {};
 }
 
+// Fails where ways were tried and none loaded the file, as the first of them did.
+Status check_any_loaded(const Report& report) {
+  const Sample* first = nullptr;
+  for (const Row& row : report.rows) {
+    if (is_raw(row.way)) continue;  // they read bytes of any kind
+    for (const auto* samples : {&row.backed, &row.fresh})
+      for (const Sample& sample : *samples) {
+        if (sample.figures) return {};
+        if (!first || sample.order < first->order) first = &sample;
+      }
+  }
+  if (!first) return {};  // all were refused, and the table says why
+  const bool has_code = first->status >= static_cast<int>(Code::cannot_open) &&
+                        first->status <= static_cast<int>(Code::no_memory);
+  return Error(has_code ? static_cast<Code>(first->status) : Code::io,
+               "no way could load the file")
+      .file(report.subject.file);
+}
+
 Status write_page(NewFile& file, const Arguments& arguments, const Report& report,
                   Preparation& prepare) {
   const auto traces = trace_all(arguments.settings, report, prepare);
@@ -114,7 +133,9 @@ int run_bench(Arguments& arguments) {
   Output output(stdout, "standard output", OnSignal::finish);
   arguments.form == Form::json ? print_json(output, *report)
                                : print_table(output, *report);
-  return close_output(output, 0);
+  const Status loaded = check_any_loaded(*report);
+  const int status = close_output(output, 0);
+  return status != 0 || loaded ? status : fail(loaded.error(), Form::text);
 }
 
 void add_choices(CLI::App& command, Arguments& arguments) {

@@ -90,6 +90,7 @@ struct Sample {
   std::uint64_t backed = 0;             // bytes of memory
   std::optional<Figures> figures;       // nothing: it failed
   std::string failure;                  // how
+  int status = 0;                       // that it ended with, where it did
 };
 
 // One way in one state.

@@ -111,7 +111,8 @@ class Measuring {
                   .huge_folios = prepared.huge_folios,
                   .backed = prepared.backed,
                   .figures = {},
-                  .failure = {}};
+                  .failure = {},
+                  .status = ended.status};
     if (!ended.ok()) {
       sample.failure = ended.failure();
       return sample;

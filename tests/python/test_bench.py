@@ -20,7 +20,8 @@ import numpy
 import pytest
 
 import safetensors_file
-from command import EXISTS, INVALID_ARGUMENT, USAGE, list_tree
+from command import EXISTS, INVALID_ARGUMENT, IO, USAGE, list_tree
+from conftest import PROGRAMS
 
 MIB = 1 << 20
 PAGE = 4096
@@ -60,6 +61,27 @@ def rows(report, state, *ways):
 
 def samples(report, state, *ways):
     return [s for row in rows(report, state, *ways) for s in row["backed"]["samples"]]
+
+
+def test_no_way_that_loads_is_a_failure(weig, model):
+    """One is enough for success; the raw readings are no loading."""
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": str(PROGRAMS / "libweig_refuse_calls.so"),
+        "WEIG_REFUSE": "mmap-file=19",
+    }
+
+    def bench(*options):
+        command = [weig.path, "bench", model, "--rounds=1", "--states=cold", *options]
+        return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+    run = bench("--ways=plain")
+    assert run.returncode == IO
+    assert run.stderr == f"weig: {model}: no way could load the file\n"
+    assert "failed: " in run.stdout and "raw-read" in run.stdout
+    assert json.loads(bench("--ways=plain", "--json").stdout)["rows"]
+    run = bench("--ways=plain,read")
+    assert run.returncode == 0 and run.stderr == "" and "failed: " in run.stdout
 
 
 # What is measured.

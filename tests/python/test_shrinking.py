@@ -3,13 +3,14 @@
 in turn: the command ends with a status and one line that names the file, never by a
 signal, and leaves nothing behind."""
 
+import json
 import os
 import shutil
 import subprocess
 
 import pytest
 
-from command import CANNOT_OPEN, CHECKSUM, CORRUPT, IO
+from command import CANNOT_OPEN, CHECKSUM, CODE_NAMES, CORRUPT, IO
 from conftest import PROGRAMS
 from safetensors_file import by_reference, pattern
 
@@ -22,7 +23,9 @@ CALLS = {
     "info": ["info", "{file}"],
     "info_json": ["info", "{file}", "--json"],
     "ls": ["ls", "{file}"],
+    "ls_json": ["ls", "{file}", "--json"],
     "get": ["get", "{file}", "a.1.w", "--slice", ":3"],
+    "get_json": ["get", "{file}", "a.1.w", "--slice", ":3", "--json"],
     "get_raw": ["get", "{file}", "a.1.w", "--raw"],
     "get_npy": ["get", "{file}", "a.1.w", "--widen", "-o", "{folder}/out.npy"],
     "get_widened": ["get", "{file}", "a.1.w", "--raw", "--widen", "-o", OUT],
@@ -33,6 +36,7 @@ CALLS = {
     "warm_huge": ["warm", "--huge", "{file}"],
     "evict": ["evict", "{file}"],
     "doctor": ["doctor", "{file}"],
+    "verify_json": ["verify", "{file}", "--json"],
     **{
         f"verify_{way}": ["verify", "{file}", "--load", way]
         for way in ("map", "stream", "populate", "read", "auto")
@@ -89,6 +93,18 @@ class Cutting:
         assert len(told) == 1 and told[0].startswith("weig: "), where
         assert self.file.name in told[0] or "a file could not be read" in told[0], where
         assert names == set(), where
+        if "--json" in self.command:
+            self.check_json(done, told[0], where)
+
+    @staticmethod
+    def check_json(done, told, where):
+        """All that is printed is one object: the error, or what was printed before it."""
+        printed = json.loads(done.stdout)
+        if "error" in printed:
+            error = printed["error"]
+            assert error["status"] == done.returncode, where
+            assert error["code"] == CODE_NAMES[done.returncode], where
+            assert f"weig: {error['message']}" == told, where
 
     @staticmethod
     def is_ordinary(line):
@@ -120,6 +136,85 @@ def test_a_cut_after_each_call(weig, models, tmp_path, call, kind):
     runs, failed = cut_everywhere(cutting, [0, half] if kind == "weig" else [0])
     # 'weig evict' wants nothing of what is in the file.
     assert runs >= 10 and (failed >= 1 or call == "evict")
+
+
+def last_row_in_a_page(weig, model):
+    """Of "a.1.w": its number, and where in the file it begins."""
+    tensors = weig.ok("ls", model, "--json").json()["tensors"]
+    begin = next(tensor["offset"] for tensor in tensors if tensor["name"] == "a.1.w")
+    row_bytes = 128 * 2
+    row = (begin // PAGE * PAGE + 2 * PAGE - begin) // row_bytes - 1
+    return row, begin + row * row_bytes
+
+
+@pytest.mark.parametrize("kind", ["weig", "safetensors"])
+@pytest.mark.parametrize("how", [[], ["--json"], ["--raw"], ["--raw", "-o", OUT]])
+def test_zeros_behind_a_cut_are_no_values(weig, models, tmp_path, how, kind):
+    """The rest of a page that the cut went through reads as zeros."""
+    here = tmp_path / "here"
+    here.mkdir()
+    row, size = last_row_in_a_page(weig, models[kind])
+    call = ["get", "{file}", "a.1.w", "--slice", str(row), *how]
+    cutting = Cutting(weig, models[kind], here, call)
+
+    def result(done):
+        target = here / "out"
+        return done.stdout, target.read_bytes() if target.exists() else None
+
+    shutil.copy(models[kind], cutting.file)
+    whole = result(subprocess.run(cutting.command, capture_output=True))
+    failed = 0
+    for at in range(1, 1000):
+        done = cutting.run(at, size)
+        if not done:
+            break
+        cutting.check(done, f"cut after call {at}")
+        failed += done.returncode != 0
+        assert done.returncode != 0 or result(done) == whole
+    assert failed >= 5
+
+
+@pytest.mark.parametrize("kind", ["weig", "safetensors"])
+def test_a_cut_file_is_never_sound(weig, models, tmp_path, kind):
+    """Not even without digests, where zeros are as good as any bytes."""
+    (tmp_path / "here").mkdir()
+    cutting = Cutting(weig, models[kind], tmp_path / "here", ["verify", "{file}"])
+    told = []
+    for at in range(1, 1000):
+        done = cutting.run(at, models[kind].stat().st_size - 100)
+        if not done:
+            break
+        cutting.check(done, f"cut after call {at}")
+        told.append((done.returncode, done.stderr))
+    # Cut when all has been looked at: what is left is to print it, and to unmap.
+    statuses = [status for status, _ in told]
+    sound = len(statuses) - statuses.index(0)
+    assert sound <= 6 and statuses[-sound:] == [0] * sound, told
+    assert any(b"changed while it was read" in err for _, err in told)
+
+
+def test_a_lost_page_is_told_as_json(weig, models, tmp_path):
+    model = tmp_path / 'a "quoted" \\ \u00e9.weig'
+    shutil.copy(models["weig"], model)
+    (tmp_path / "here").mkdir()
+    call = ["verify", "{file}", "--json"]
+    cutting = Cutting(weig, model, tmp_path / "here", call)
+    lost = 0
+    for at in range(1, 1000):
+        done = cutting.run(at, PAGE)
+        if not done:
+            break
+        err = done.stderr.decode()
+        if "could not be read: it was cut short" not in err:
+            continue
+        lost += 1
+        cutting.check_json(done, err.rstrip("\n"), f"cut after call {at}")
+        error = json.loads(done.stdout)["error"]
+        assert error["code"] == "io" and error["what"].startswith("could not be read")
+        assert error["file"].endswith('/a "quoted" \\ \\xc3\\xa9.weig')
+        nothing = ("tensor", "offset", "found", "expected", "hint")
+        assert all(error[name] is None for name in nothing)
+    assert lost > 0
 
 
 def test_the_name_in_the_message_is_harmless(weig, models, tmp_path):
