@@ -79,6 +79,8 @@ TEST(Metadata, depth_and_size_are_limited) {
   for (int i = 0; i < 100; ++i) deep += ']';
   deep += "}}";
   EXPECT_EQ(Metadata::parse(deep).error().code(), Code::limit);
+  for (const std::uint32_t depth : {0u, 1u, 2u, 99u})
+    EXPECT_EQ(Metadata::parse(deep, {.max_depth = depth}).error().code(), Code::limit);
   EXPECT_EQ(Metadata::parse("{}", {.max_bytes = 1}).error().code(), Code::limit);
   EXPECT_TRUE(Metadata::parse(deep, {.max_depth = 200}));
 }

@@ -110,7 +110,8 @@ Result<Metadata> Metadata::parse(std::string_view text, const MetadataLimits& li
       ondemand::object typed;
       if (auto error = value.get_object().get(typed))
         return json_error(error, "metadata " + in_quotes(entry.key));
-      WEIG_TRY(read_typed(typed, limits.max_depth - 2, entry));
+      const std::uint32_t depth = limits.max_depth - std::min(limits.max_depth, 2u);
+      WEIG_TRY(read_typed(typed, depth, entry));
     } else {
       return bad(entry.key, "neither a string nor a typed value");
     }
