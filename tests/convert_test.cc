@@ -8,9 +8,8 @@
 #include <fstream>
 #include <functional>
 
-#include <filesystem>
-
 #include <weig/model.h>
+#include <weig/verify.h>
 
 #include "core/digest.h"
 #include "image.h"
@@ -93,6 +92,26 @@ TEST(Convert, a_damaged_weig_file_is_not_sealed_anew) {
   EXPECT_EQ(report.error().code(), Code::checksum);
   EXPECT_EQ(report.error().fields().tensor, "blocks");
   EXPECT_EQ(folder.names(), (Paths{"m.weig"}));
+}
+
+// Its digests are right: only what reads the text itself can see it.
+TEST(Convert, metadata_that_verify_calls_damaged_is_not_sealed_anew) {
+  for (const char* text :
+       {R"({"k":{"type":"u40","value":1}})", R"({"k":1})", R"({"k":"1","k":"2"})"}) {
+    const Folder folder;
+    write_file(folder.path("m.weig"),
+               Image::sealed({{"w", Dtype::u8, {1}}},
+                             {{disk::SectionKind::metadata, to_bytes(text)}})
+                   .bytes);
+    const auto report = verify(Model::open(folder.path("m.weig")).value()).value();
+    ASSERT_EQ(report.damages.size(), 1u) << text;
+    const auto converted = convert(Paths{folder.path("m.weig")}, folder.path("n.weig"));
+    ASSERT_FALSE(converted) << text;
+    EXPECT_EQ(converted.error().code(), Code::corrupt);
+    EXPECT_EQ(converted.error().fields().what, report.damages[0].error.fields().what);
+    EXPECT_EQ(converted.error().fields().file, folder.path("m.weig"));
+    EXPECT_EQ(folder.names(), (Paths{"m.weig"}));
+  }
 }
 
 // A sealed file that says it came from a safetensors file with this header.
