@@ -182,6 +182,8 @@ Result<Index> read_index(const std::string& path) {
       return json_error(error, "the index's weight_map is no object").file(path);
     WEIG_TRY(read_weight_map(map, index));
   }
+  if (document.current_location().error() != simdjson::OUT_OF_BOUNDS)
+    return Error(Code::corrupt, "the index goes on after its object").file(path);
   if (!found) return Error(Code::corrupt, "the index has no weight_map").file(path);
   if (index.tensors.empty())
     return Error(Code::corrupt, "the index lists no tensors").file(path);

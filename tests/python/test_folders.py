@@ -237,6 +237,7 @@ BAD_INDEX = {
     "weight_map_twice": '{"weight_map":{},"weight_map":{}}',
     "weight_map_is_empty": '{"weight_map":{}}',
     "tensor_twice": '{"weight_map":{"a":"x","a":"x"}}',
+    "goes_on": json.dumps({"weight_map": {"h.0.w": shard_name(0)}}) + "{}",
     "lfs_pointer": "version https://git-lfs.github.com/spec/v1\noid sha256:00\n",
     "html": "<!DOCTYPE html>",
     "nested": '{"weight_map":' + "[" * 100_000,
