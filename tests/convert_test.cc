@@ -94,6 +94,48 @@ TEST(Convert, a_damaged_weig_file_is_not_sealed_anew) {
   EXPECT_EQ(folder.names(), (Paths{"m.weig"}));
 }
 
+// A sealed file in which `name` is quantized by its own scale, with 8 u32 of one entry.
+Image quantized(const std::string& name, std::uint32_t scheme = 1) {
+  std::vector<std::byte> section;
+  for (const std::uint32_t field :
+       {1u, 0u, 0u, scheme, disk::kNone, 0u, 1u, disk::kNone, disk::kNone, 0u}) {
+    section.resize(section.size() + 4);
+    store(section.data() + section.size() - 4, field);
+  }
+  return Image::sealed({{name, Dtype::i8, {2}}, {name + ".scale", Dtype::f32, {}}},
+                       {{disk::SectionKind::quantization, section}});
+}
+
+TEST(Convert, quantization_of_several_files_goes_along) {
+  const Folder folder;
+  write_file(folder.path("1.weig"), quantized("b").bytes);
+  write_file(folder.path("2.weig"), quantized("a").bytes);
+  const Paths sources = {folder.path("1.weig"), folder.path("2.weig")};
+  ASSERT_TRUE(convert(sources, folder.path("m.weig")));
+  const auto model = Model::open(folder.path("m.weig")).value();
+  ASSERT_EQ(model.quantization_count().value(), 2u);
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    const Quantization entry = model.quantization(i).value();
+    const std::string name(model[entry.tensor]->name());
+    EXPECT_EQ(model[entry.scale]->name(), name + ".scale");
+    EXPECT_EQ(entry.zero_point, disk::kNone);
+  }
+  EXPECT_TRUE(verify(model)->sound());
+}
+
+TEST(Convert, a_scheme_that_is_not_known_is_never_moved) {
+  const Folder folder;
+  write_file(folder.path("1.weig"), quantized("b", 7).bytes);
+  write_file(folder.path("2.weig"), quantized("a").bytes);
+  ASSERT_TRUE(convert(Paths{folder.path("1.weig")}, folder.path("same.weig")));
+  EXPECT_TRUE(read_file(folder.path("same.weig")) == quantized("b", 7).bytes);
+  const Paths sources = {folder.path("1.weig"), folder.path("2.weig")};
+  const auto refused = convert(sources, folder.path("m.weig"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::unsupported);
+  EXPECT_EQ(refused.error().fields().tensor, "b");
+}
+
 // Its digests are right: only what reads the text itself can see it.
 TEST(Convert, metadata_that_verify_calls_damaged_is_not_sealed_anew) {
   for (const char* text :

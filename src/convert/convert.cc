@@ -189,7 +189,7 @@ class Conversion {
           {disk::SectionKind::metadata, std::vector(bytes.begin(), bytes.end())});
     }
     WEIG_TRY(add_source_section(sections, metadata));
-    add_quantization_section(sections);
+    WEIG_TRY(add_quantization_section(sections));
     return sections;
   }
 
@@ -229,22 +229,55 @@ class Conversion {
     return {};
   }
 
-  void add_quantization_section(std::vector<SectionBytes>& sections) {
-    if (sources_.files.size() != 1 || sources_.files[0].quantization.empty()) return;
-    // Entry ordinals are the old file's, and so are the manifest's entries.
-    std::vector<std::uint32_t> ordinal_of(specs_.size());
-    for (std::uint32_t ordinal = 0; ordinal < plan_.size(); ++ordinal)
-      ordinal_of[plan_.order()[ordinal]] = ordinal;
-    std::vector<Quantization> entries = sources_.files[0].quantization;
-    const auto moved = [&](std::uint32_t old) {
-      return old == disk::kNone || old >= ordinal_of.size() ? old : ordinal_of[old];
-    };
-    for (Quantization& q : entries) {
-      q.tensor = moved(q.tensor);
-      q.scale = moved(q.scale);
-      q.zero_point = moved(q.zero_point);
-      q.scale2 = moved(q.scale2);
+  // Where entries of the sources' manifests are in the new table.
+  std::vector<std::vector<std::uint32_t>> new_ordinals() const {
+    std::vector<std::vector<std::uint32_t>> ordinals;
+    for (const SourceFile& source : sources_.files)
+      ordinals.emplace_back(source.manifest.entries().size(), disk::kNone);
+    for (std::uint32_t ordinal = 0; ordinal < plan_.size(); ++ordinal) {
+      const SourceTensor& tensor = sources_.tensors[plan_.order()[ordinal]];
+      ordinals[tensor.file][tensor.entry] = ordinal;
     }
+    return ordinals;
+  }
+
+  // Makes the entry's ordinals those of the new table; `ordinals` are of its file.
+  static Status move(Quantization& q, std::span<const std::uint32_t> ordinals) {
+    for (std::uint32_t* field : {&q.scale, &q.zero_point, &q.scale2}) {
+      const std::uint32_t old = *field;
+      if (old >= ordinals.size()) continue;  // none
+      *field = ordinals[old];
+      if (*field == disk::kNone)
+        return Error(Code::unsupported, "its quantization needs a tensor left out");
+      // What other schemes mean by their numbers is not known.
+      if (q.scheme != 1 && *field != old)
+        return Error(Code::unsupported,
+                     "its quantization scheme is not known, and its table changes")
+            .found("scheme " + std::to_string(q.scheme));
+    }
+    return {};
+  }
+
+  Status add_quantization_section(std::vector<SectionBytes>& sections) {
+    if (std::ranges::all_of(sources_.files, [](const SourceFile& source) {
+          return source.quantization.empty();
+        }))
+      return {};
+    std::vector<Quantization> entries;
+    const auto ordinals = new_ordinals();
+    for (std::size_t f = 0; f < sources_.files.size(); ++f)
+      for (Quantization q : sources_.files[f].quantization) {
+        if (q.tensor >= ordinals[f].size()) continue;  // the file changed meanwhile
+        q.tensor = ordinals[f][q.tensor];
+        if (q.tensor == disk::kNone) continue;  // an index leaves it out
+        if (auto status = move(q, ordinals[f]); !status)
+          return std::move(status)
+              .error()
+              .file(sources_.files[f].file.path())
+              .tensor(specs_[plan_.order()[q.tensor]].name);
+        entries.push_back(q);
+      }
+    if (entries.empty()) return {};
     std::ranges::sort(entries, {}, &Quantization::tensor);
     std::vector<std::byte> bytes(8 + entries.size() * sizeof(Quantization));
     store(bytes.data(), static_cast<std::uint32_t>(entries.size()));
@@ -256,6 +289,7 @@ class Conversion {
         at += sizeof field;
       }
     sections.push_back({disk::SectionKind::quantization, std::move(bytes)});
+    return {};
   }
 
   Status copy_data(Writer& writer) {
