@@ -22,6 +22,24 @@ TEST(Metadata, reads_and_writes_every_kind_of_value) {
   EXPECT_EQ(metadata.text(), text);
 }
 
+TEST(Metadata, takes_every_value_of_a_type) {
+  for (const char* entry :
+       {R"("type":"u8","value":255)", R"("type":"i8","value":-128)",
+        R"("type":"u64","value":18446744073709551615)",
+        R"("type":"i64","value":-9223372036854775808)", R"("type":"f32","value":1e-45)",
+        R"("type":"f64","value":-1.5e300)", R"("type":"f64","value":"nan")",
+        R"("type":"bool","value":false)", R"("type":"json","value":null)",
+        R"("type":"array","of":"u8","value":[])",
+        R"("type":"array","of":"string","value":["a,]","\"",{"hex":"ff"}])",
+        R"("type":"array","of":"array","value":[[1,2],[],["x"]])",
+        R"("type":"array","of":"f32","value":["inf",0,-0.5])"}) {
+    const std::string text = std::string(R"({"a":{)") + entry + "}}";
+    const auto metadata = Metadata::parse(text);
+    ASSERT_TRUE(metadata) << metadata.error().message();
+    EXPECT_EQ(metadata->text(), text);
+  }
+}
+
 TEST(Metadata, respells_strings_in_one_way) {
   const Metadata metadata =
       Metadata::parse("{ \"k\\u00e9\" : \"\\/ \\u0041\\u000a\" }").value();
@@ -69,6 +87,26 @@ INSTANTIATE_TEST_SUITE_P(
             "key twice"},
         Bad{"bad_null", R"({"a":{"type":"json","value":[nul]}})", "a JSON value"},
         Bad{"array_without_of", R"({"a":{"type":"array","value":[]}})", "element type"},
+        Bad{"hex_of_other_letters", R"({"a":{"hex":"zz"}})", "no hexadecimal digits"},
+        Bad{"hex_of_half_a_byte", R"({"a":{"hex":"abc"}})", "no hexadecimal digits"},
+        Bad{"hex_that_ends_its_string", R"({"a":{"hex":"\"},\"b\":{\"hex\":\""}})",
+            "no hexadecimal digits"},
+        Bad{"number_out_of_range", R"({"a":{"type":"u8","value":300}})",
+            "a value of another type"},
+        Bad{"negative", R"({"a":{"type":"u32","value":-1}})", "another type"},
+        Bad{"fraction", R"({"a":{"type":"i32","value":1.5}})", "another type"},
+        Bad{"text_for_a_number", R"({"a":{"type":"u32","value":"7"}})", "another type"},
+        Bad{"text_for_a_float", R"({"a":{"type":"f32","value":"x"}})", "another type"},
+        Bad{"number_for_a_bool", R"({"a":{"type":"bool","value":1}})", "another type"},
+        Bad{"number_for_a_string", R"({"a":{"type":"string","value":1}})",
+            "another type"},
+        Bad{"object_for_an_array", R"({"a":{"type":"array","of":"u8","value":{}}})",
+            "another type"},
+        Bad{"element_of_another_type",
+            R"({"a":{"type":"array","of":"u8","value":[1,2,"],",256]}})",
+            "another type"},
+        Bad{"last_element", R"({"a":{"type":"array","of":"u8","value":[1,256]}})",
+            "found '256'"},
         Bad{"trailing", R"({"a":"b"} {})", "goes on after"},
         Bad{"utf8", "{\"a\":\"\xFF\"}", "metadata"}),
     [](const auto& row) { return std::string(row.param.name); });

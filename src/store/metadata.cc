@@ -2,6 +2,9 @@
 #include <weig/metadata.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <optional>
 
 #include "core/text.h"
 #include "core/try.h"
@@ -12,12 +15,82 @@ namespace {
 
 namespace ondemand = simdjson::ondemand;
 
-constexpr std::string_view kNumberTypes[] = {"u8",  "i8",  "u16", "i16", "u32",
-                                             "i32", "u64", "i64", "f32", "f64"};
+// An even number of hexadecimal digits.
+bool is_hex(std::string_view text) {
+  return text.size() % 2 == 0 &&
+         text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
+}
 
-bool is_element_type(std::string_view type) {
-  return std::ranges::find(kNumberTypes, type) != std::end(kNumberTypes) ||
-         type == "bool" || type == "string" || type == "json" || type == "array";
+template <typename Number>
+bool is_number(std::string_view json) {
+  Number number{};
+  const char* end = json.data() + json.size();
+  const auto [read, failed] = std::from_chars(json.data(), end, number);
+  return failed == std::errc() && read == end;
+}
+template <typename Number>
+bool is_float(std::string_view json) {
+  return json == R"("nan")" || json == R"("inf")" || json == R"("-inf")" ||
+         is_number<Number>(json);
+}
+bool is_bool(std::string_view json) { return json == "true" || json == "false"; }
+bool is_string(std::string_view json) {
+  constexpr std::string_view kHex = R"({"hex":")";
+  if (json.starts_with('"')) return true;
+  return json.starts_with(kHex) && json.ends_with(R"("})") &&
+         is_hex(json.substr(kHex.size(), json.size() - kHex.size() - 2));
+}
+
+// The types of values, and how their values look as canonical JSON.
+struct ValueType {
+  std::string_view name;
+  bool (*holds)(std::string_view json);
+};
+constexpr ValueType kValueTypes[] = {
+    {"u8", is_number<std::uint8_t>},
+    {"i8", is_number<std::int8_t>},
+    {"u16", is_number<std::uint16_t>},
+    {"i16", is_number<std::int16_t>},
+    {"u32", is_number<std::uint32_t>},
+    {"i32", is_number<std::int32_t>},
+    {"u64", is_number<std::uint64_t>},
+    {"i64", is_number<std::int64_t>},
+    {"f32", is_float<float>},
+    {"f64", is_float<double>},
+    {"bool", is_bool},
+    {"string", is_string},
+    {"json", [](std::string_view) { return true; }},
+    {"array", [](std::string_view json) { return json.starts_with('['); }},
+};
+
+const ValueType* value_type(std::string_view name) {
+  const auto found = std::ranges::find(kValueTypes, name, &ValueType::name);
+  return found == std::end(kValueTypes) ? nullptr : found;
+}
+
+// The first element of an array, as canonical JSON, that is not of the type.
+std::optional<std::string_view> misfit(std::string_view array, const ValueType& type) {
+  std::size_t begin = 1;
+  std::size_t depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < array.size(); ++i) {
+    const char c = array[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      in_string = c != '"';
+      continue;
+    }
+    in_string = c == '"';
+    if (c == '[' || c == '{') ++depth;
+    const bool ends = (c == ',' && depth == 1) || (c == ']' && depth == 1);
+    if (c == ']' || c == '}') --depth;
+    if (!ends) continue;
+    const std::string_view element = array.substr(begin, i - begin);
+    begin = i + 1;
+    const bool empty = c == ']' && i == 1;
+    if (!empty && !type.holds(element)) return element;
+  }
+  return {};
 }
 
 Error bad(std::string_view key, std::string what) {
@@ -50,6 +123,8 @@ Status read_typed(ondemand::object object, std::uint32_t depth,
     } else if (name == "of") {
       entry.element_type = text;
     } else if (name == "hex") {
+      if (!is_hex(text))
+        return bad(entry.key, "no hexadecimal digits").found(in_quotes(text));
       entry.value = text;
       entry.hex = true;
     } else {
@@ -61,12 +136,22 @@ Status read_typed(ondemand::object object, std::uint32_t depth,
     entry.type = "string";
     return {};
   }
-  if (!is_element_type(entry.type) || entry.value.empty() || entry.hex)
+  const ValueType* type = value_type(entry.type);
+  if (!type || entry.value.empty() || entry.hex)
     return bad(entry.key, "not a typed value").found(in_quotes(entry.type));
+  const ValueType* of = value_type(entry.element_type);
   if ((entry.type == "array") != !entry.element_type.empty() ||
-      (entry.type == "array" && !is_element_type(entry.element_type)))
+      (entry.type == "array" && !of))
     return bad(entry.key, "an array's element type")
         .found(in_quotes(entry.element_type));
+  const auto wrong = !type->holds(entry.value)
+                         ? std::optional<std::string_view>(entry.value)
+                     : of ? misfit(entry.value, *of)
+                          : std::nullopt;
+  if (wrong)
+    return bad(entry.key, "a value of another type")
+        .found(in_quotes(*wrong))
+        .expected(of ? entry.element_type : entry.type);
   return {};
 }
 
