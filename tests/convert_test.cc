@@ -225,6 +225,31 @@ TEST(Convert, a_source_header_of_ordinals_cannot_outgrow_its_size) {
       << exported.error().message();
 }
 
+// A header may end in spaces, which the section only counts: 4 KiB must not make 1 GiB.
+TEST(Convert, a_source_header_of_spaces_cannot_outgrow_its_file) {
+  Image image = Image::all_sections();
+  const std::uint64_t section = image.section_offset(disk::SectionKind::source);
+  image.set(section + 16, std::uint64_t{64} << 20);
+  image.reseal();
+  const Folder folder;
+  write_file(folder.path("m.weig"), image.bytes);
+  const auto exported = export_file(folder.path("m.weig"), folder.path("n"));
+  ASSERT_FALSE(exported);
+  EXPECT_EQ(exported.error().code(), Code::limit);
+}
+
+// But what convert has kept comes back, however many spaces there were.
+TEST(Convert, a_header_of_many_spaces_comes_back) {
+  const Folder folder;
+  std::string header = R"({"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+  header.resize(1 << 20, ' ');
+  const auto source = safetensors(header, to_bytes("x"));
+  write_file(folder.path("m"), source);
+  ASSERT_TRUE(convert(Paths{folder.path("m")}, folder.path("m.weig")));
+  ASSERT_TRUE(export_file(folder.path("m.weig"), folder.path("n")));
+  EXPECT_TRUE(read_file(folder.path("n")) == source);
+}
+
 // The bytes of the length may look like text: 123 is '{', 91 is '['.
 TEST(Convert, header_lengths_that_spell_other_formats) {
   const Folder folder;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "convert/source_section.h"
 #include "core/bytes.h"
 #include "core/digest.h"
 #include "core/try.h"
@@ -13,6 +14,9 @@ namespace weig {
 namespace {
 
 constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{1} << 30;
+// As text, a tensor of 64 dimensions of 20 digits takes some 1,400 bytes, and a name of
+// control characters six times its own; its record and the rest at least 88.
+constexpr std::uint64_t kMostHeaderTimes = 16;
 
 // What a kept header says. Entries come in order of their data.
 Result<Manifest> parse_source_header(std::string_view header, std::uint64_t file_size) {
@@ -41,10 +45,16 @@ Result<std::optional<std::string>> restore_source_header(const View& view) {
         .found("source format " +
                std::to_string(static_cast<std::uint32_t>(source->format)));
   // The numbers are the file's word: none is allocated for before it is bounded.
-  if (source->header_size > kMaxHeaderBytes)
+  const bool outgrows =
+      source->encoding == SourceHeader::Encoding::ordinals &&
+      source->header_size / kMostHeaderTimes > view.file_size() + kMostSourceSpaces;
+  if (source->header_size > kMaxHeaderBytes || outgrows)
     return Error(Code::limit, "the source file's header is longer than can be restored")
         .found(source->header_size)
-        .expected("at most " + std::to_string(kMaxHeaderBytes));
+        .expected("at most " +
+                  std::to_string(outgrows ? kMostHeaderTimes *
+                                                (view.file_size() + kMostSourceSpaces)
+                                          : kMaxHeaderBytes));
   std::string header;
   if (source->encoding == SourceHeader::Encoding::verbatim) {
     header = text_of(source->body);

@@ -22,7 +22,9 @@ std::vector<std::byte> make_source_section(std::string_view header,
   for (const std::uint32_t i : header_specs)
     rebuilt.add(specs[i].name, specs[i].dtype, specs[i].shape,
                 plan.byte_count(ordinal_of[i]));
-  const bool same = rebuilt.finish(header.size()) == header;
+  // Spaces without end are kept as they are: no small file makes a large header.
+  const bool short_enough = header.size() <= rebuilt.size() + kMostSourceSpaces;
+  const bool same = short_enough && rebuilt.finish(header.size()) == header;
 
   const Bytes verbatim = bytes_of(header);
   const std::size_t body = same ? 4 * header_specs.size() : verbatim.size();

@@ -12,6 +12,9 @@
 
 namespace weig {
 
+// More spaces at a header's end than this are kept as they are, not by their number.
+inline constexpr std::uint64_t kMostSourceSpaces = std::uint64_t{64} << 10;
+
 // The section for a file converted from safetensors: `header` is that file's header,
 // its length included; `header_specs` are its tensors, as indices into `specs`, in
 // order of their data. Chooses the shorter encoding if it gives the same bytes.
