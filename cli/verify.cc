@@ -74,8 +74,9 @@ void print_text(Output& output, const Arguments& arguments,
     output.print(", structure, sections and metadata only");
   else if (report.tensors_with_digest == 0 && report.tensors > 0)
     output.print(
-        ", structure only: this file has no digests, so that damage to its "
-        "data cannot be seen");
+        ", structure only: this file has no {}digests, so that damage to its "
+        "data cannot be seen",
+        report.sound() ? "" : "sound ");
   else
     output.print(", {} checked", counted(report.tensors_with_digest, "tensor"));
   output.print("; {}, {}, {}\n", short_bytes(report.bytes), duration(report.seconds),

@@ -184,6 +184,9 @@ Command add_bench(CLI::App& app) {
       ->add_option("--html", arguments->page,
                    "Write a page with plots too: time, memory over\n"
                    "time, and what of the file is in memory when")
+      ->check([](const std::string& path) {
+        return std::string(path.empty() ? "the name is empty" : "");
+      })
       ->type_name("DST");
   add_force(*command, arguments->existing);
   add_accept_unsealed(*command, arguments->settings.open);

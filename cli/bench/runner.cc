@@ -2,6 +2,7 @@
 #include "bench/runner.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <weig/host.h>
 
 #include <algorithm>
@@ -36,6 +37,26 @@ std::vector<Row> rows_of(const Settings& settings) {
       }
   return rows;
 }
+
+// Which file a path leads to, and in which state; compared with itself only.
+struct Stamp {
+  explicit Stamp(const std::string& path) {
+    struct stat status{};
+    if (::stat(path.c_str(), &status) != 0) return;
+    device = status.st_dev;
+    inode = status.st_ino;
+    size = status.st_size;
+    seconds = status.st_mtim.tv_sec;
+    nanoseconds = status.st_mtim.tv_nsec;
+  }
+  friend bool operator==(const Stamp&, const Stamp&) = default;
+
+  dev_t device = 0;
+  ino_t inode = 0;
+  off_t size = 0;
+  time_t seconds = 0;
+  long nanoseconds = 0;
+};
 
 class Measuring {
  public:
@@ -92,6 +113,9 @@ class Measuring {
     sample.round = round;
     sample.order = ++runs_;
     take(row, std::move(sample), *prepared, memory);
+    if (Stamp(settings_.file) != stamp_)
+      return Error(Code::corrupt, "the file was changed while it was measured")
+          .file(settings_.file);
     return {};
   }
 
@@ -145,6 +169,7 @@ class Measuring {
   const Subject& subject_;
   Preparation& prepare_;
   Report& report_;
+  const Stamp stamp_{settings_.file};
   StatusLine line_;
   std::size_t done_ = 0;  // runs and refusals
   std::size_t runs_ = 0;

@@ -81,6 +81,8 @@ Result<OtherFileCopies> OtherFileCopies::plan(const Sources& sources,
   for (const std::string& name : sources.other_files) {
     Copy copy{(std::filesystem::path(sources.folder) / name).string(),
               (beside / name).string()};
+    // What cannot be copied is told before anything is written.
+    WEIG_TRY(os::InputFile::open(copy.from));
     const auto from = os::file_id(copy.from);
     const auto to = os::file_id(copy.to);
     if (from && to && *from == *to) continue;

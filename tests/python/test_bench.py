@@ -20,7 +20,7 @@ import numpy
 import pytest
 
 import safetensors_file
-from command import EXISTS, INVALID_ARGUMENT, IO, USAGE, list_tree
+from command import CORRUPT, EXISTS, INVALID_ARGUMENT, IO, USAGE, list_tree
 from conftest import PROGRAMS
 
 MIB = 1 << 20
@@ -61,6 +61,22 @@ def rows(report, state, *ways):
 
 def samples(report, state, *ways):
     return [s for row in rows(report, state, *ways) for s in row["backed"]["samples"]]
+
+
+def test_a_file_that_changes_ends_it(weig, model, tmp_path):
+    """Rather than that it compares readings of two files."""
+    file = Path(shutil.copy(model, tmp_path / "changing.weig"))
+    process = weig.start("bench", file, "--rounds", "200", "--states", "warm")
+    time.sleep(0.5)
+    shutil.copy(model, tmp_path / "new.weig")
+    os.rename(tmp_path / "new.weig", file)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == CORRUPT and b"was changed while it was measured" in err
+    assert out == b""
+
+
+def test_a_page_without_a_name_is_refused(weig, model):
+    assert weig("bench", model, "--html", "").status == USAGE
 
 
 def test_no_way_that_loads_is_a_failure(weig, model):

@@ -348,6 +348,17 @@ def test_copy_others_replaces_nothing_without_force(
     assert (tmp_path / "out" / "config.json").read_text() == '{"a":1}'
 
 
+def test_copy_others_of_what_is_no_file_writes_nothing(
+    weig, refused, with_others, tmp_path
+):
+    os.mkfifo(with_others.path / "pipe.txt")
+    (tmp_path / "out").mkdir()
+    target = tmp_path / "out" / "model.weig"
+    call = ["convert", with_others.path, "-o", target, "--copy-others"]
+    refused(call, CANNOT_OPEN, with_others.path / "pipe.txt")
+    assert os.listdir(tmp_path / "out") == []
+
+
 def test_copy_others_onto_themselves_changes_nothing(weig, with_others):
     before = list_tree(with_others.path)
     weig.ok("convert", with_others.path, "--copy-others")
