@@ -21,3 +21,6 @@ echo "missing on this kernel: $(grep -c '<skipped' build/release/results.xml || 
 
 echo "test: running asan"
 ctest --preset asan -j "$jobs" --no-label-summary
+targets=$(build/asan/tests/fuzz/weig_fuzz_replay --list | wc -l)
+fuzzed=$(ctest --preset asan -N -L '^fuzz$' | grep -c ': fuzz_' || true)
+echo "fuzz targets without libFuzzer: $((targets - fuzzed)) of $targets"
