@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Everything that must hold before a change lands: the optimized build with all tests,
-# then the unit tests under the sanitizers. Builds are incremental.
+# then the unit tests under the sanitizers, and their core part on other machines. Builds
+# are incremental.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=$(nproc)
@@ -24,3 +25,5 @@ ctest --preset asan -j "$jobs" --no-label-summary
 targets=$(build/asan/tests/fuzz/weig_fuzz_replay --list | wc -l)
 fuzzed=$(ctest --preset asan -N -L '^fuzz$' | grep -c ': fuzz_' || true)
 echo "fuzz targets without libFuzzer: $((targets - fuzzed)) of $targets"
+
+./scripts/machines.sh core

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <filesystem>
@@ -294,6 +295,34 @@ TEST(BigEndian, is_refused_where_swapping_is_not_defined) {
   refused(shared, Code::unsupported);
   Image unasked = Image::minimal({{"a", Dtype::f32, {1}}}, ByteOrder::big);
   EXPECT_EQ(Model::open(save_to(folder, unasked)).error().code(), Code::unsupported);
+}
+
+// The tensors of the file are the ones that are written over it.
+TEST(Save, over_the_file_that_is_mapped) {
+  const Folder folder;
+  const std::string path = folder.path("x.weig");
+  write_file(path, Image::basic().bytes);
+  const Model model = Model::open(path).value();
+  const std::string before = describe(model.view()).value();
+  std::vector<TensorData> tensors;
+  std::vector<Tensor> views;
+  for (const auto& tensor : model.tensors()) views.push_back(tensor.value());
+  for (const Tensor& tensor : views)
+    tensors.push_back({{.name = tensor.name(),
+                        .dtype = tensor.dtype(),
+                        .shape = tensor.shape(),
+                        .shares = TensorSpec::kOwn},
+                       tensor.bytes()});
+  const auto saved = save(path, tensors, {}, Existing::replace);
+  ASSERT_TRUE(saved) << saved.error().message();
+  EXPECT_EQ(describe(model.view()).value(), before);
+  EXPECT_EQ(model.changed().value(), FileChange::replaced);
+  const Model again = Model::open(path, {.verify = Verify::digests}).value();
+  ASSERT_EQ(again.size(), views.size());
+  for (const Tensor& tensor : views)
+    EXPECT_TRUE(
+        std::ranges::equal(again.tensor(tensor.name())->bytes(), tensor.bytes()));
+  EXPECT_EQ(folder.names(), (std::vector<std::string>{"x.weig"}));
 }
 
 }  // namespace

@@ -221,34 +221,6 @@ TEST(Save, refuses_folders_devices_and_missing_folders) {
   EXPECT_TRUE(folder.names().empty());
 }
 
-// The tensors of the file are the ones that are written over it.
-TEST(Save, over_the_file_that_is_mapped) {
-  const Folder folder;
-  const std::string path = folder.path("x.weig");
-  write_file(path, Image::basic().bytes);
-  const Model model = Model::open(path).value();
-  const std::string before = describe(model.view()).value();
-  std::vector<TensorData> tensors;
-  std::vector<Tensor> views;
-  for (const auto& tensor : model.tensors()) views.push_back(tensor.value());
-  for (const Tensor& tensor : views)
-    tensors.push_back({{.name = tensor.name(),
-                        .dtype = tensor.dtype(),
-                        .shape = tensor.shape(),
-                        .shares = TensorSpec::kOwn},
-                       tensor.bytes()});
-  const auto saved = save(path, tensors, {}, Existing::replace);
-  ASSERT_TRUE(saved) << saved.error().message();
-  EXPECT_EQ(describe(model.view()).value(), before);
-  EXPECT_EQ(model.changed().value(), FileChange::replaced);
-  const Model again = Model::open(path, {.verify = Verify::digests}).value();
-  ASSERT_EQ(again.size(), views.size());
-  for (const Tensor& tensor : views)
-    EXPECT_TRUE(
-        std::ranges::equal(again.tensor(tensor.name())->bytes(), tensor.bytes()));
-  EXPECT_EQ(folder.names(), (std::vector<std::string>{"x.weig"}));
-}
-
 TEST(Save, identical_bytes_whatever_the_order_and_path) {
   const Folder folder;
   const auto a = filled(1000, 1);
