@@ -48,8 +48,9 @@ void append_escaped(std::string& out, std::string_view text, char quote) {
 // A number in hexadecimal at the start of `text`, up to `end`.
 std::optional<char32_t> hex_until(std::string_view text, std::size_t end) {
   std::uint32_t code = 0;
-  const char* last = text.data() + end;
-  const auto read = std::from_chars(text.data(), last, code, 16);
+  const char* first = text.data();
+  const char* last = first + end;
+  const auto read = std::from_chars(first, last, code, 16);
   if (read.ec != std::errc() || read.ptr != last || code > 0x10FFFF)
     return std::nullopt;
   return code;

@@ -356,5 +356,20 @@ TEST(Corruption, o1_size_above_2_63) {
   EXPECT_NE(status.error().message().find("2^63"), std::string::npos);
 }
 
+TEST(Names, f4_names_overlap) {
+  const auto view = Image::sealed_overlapping_names(1'100).open();
+  ASSERT_FALSE(view);
+  EXPECT_EQ(view.error().code(), Code::limit);
+  EXPECT_NE(view.error().message().find("names overlap"), std::string::npos);
+}
+
+TEST(Names, m_names_overlap) {
+  const auto view =
+      Image::overlapping_names(1'100).open({.unsealed = Unsealed::accept});
+  ASSERT_FALSE(view);
+  EXPECT_EQ(view.error().code(), Code::limit);
+  EXPECT_NE(view.error().message().find("names overlap"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace weig::test

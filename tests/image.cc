@@ -13,6 +13,7 @@
 #include "core/byteswap.h"
 #include "core/claim.h"
 #include "core/digest.h"
+#include "core/index.h"
 #include "core/layout.h"
 #include "core/record.h"
 #include "core/text.h"
@@ -142,6 +143,30 @@ Image Image::overlapping_names(std::uint64_t count, ByteOrder order) {
     image.set(sizeof(disk::Header) + i * sizeof(disk::TensorMeta),
               order == ByteOrder::big ? byteswapped(name) : name);
   }
+  return image;
+}
+
+Image Image::sealed_overlapping_names(std::uint32_t count) {
+  // The plan puts the longest, of zeros alone, last: it owns the bytes of the others.
+  std::vector<ImageTensor> tensors = {
+      {std::string(disk::kMaxNameBytes, 'x'), Dtype::u8, {0}}};
+  for (std::uint32_t i = 1; i < count; ++i)
+    tensors.push_back({"n" + std::to_string(i), Dtype::u8, {0}});
+  Image image = sealed(tensors);
+  const auto* const text = reinterpret_cast<const char*>(image.bytes.data());
+  const std::uint64_t longest =
+      std::string_view(text, image.size()).find(tensors[0].name);
+  std::vector<std::string_view> names;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint64_t name = longest + (i + 1) % count;
+    image.set(image.record(i), name);
+    names.emplace_back(text + name);
+  }
+  const auto index = build_index(names).value();
+  std::ranges::copy(
+      index, image.bytes.begin() + static_cast<std::ptrdiff_t>(image.section_offset(
+                                       disk::SectionKind::name_index)));
+  image.reseal();
   return image;
 }
 

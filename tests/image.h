@@ -34,6 +34,8 @@ class Image {
   // bytes.
   static Image overlapping_names(std::uint64_t count,
                                  ByteOrder order = ByteOrder::little);
+  // The same as a sealed file with a true index; the first 60,000 at most.
+  static Image sealed_overlapping_names(std::uint32_t count);
   // The file of the golden tests: groups, aliases, scalars, empties, metadata, a
   // source.
   static Image basic();

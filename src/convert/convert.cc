@@ -232,6 +232,7 @@ class Conversion {
   // Where entries of the sources' manifests are in the new table.
   std::vector<std::vector<std::uint32_t>> new_ordinals() const {
     std::vector<std::vector<std::uint32_t>> ordinals;
+    ordinals.reserve(sources_.files.size());
     for (const SourceFile& source : sources_.files)
       ordinals.emplace_back(source.manifest.entries().size(), disk::kNone);
     for (std::uint32_t ordinal = 0; ordinal < plan_.size(); ++ordinal) {

@@ -143,7 +143,10 @@ std::uint64_t name_hash(std::string_view name, std::uint64_t seed) noexcept {
 }
 
 Status check_records(const detail::Claim& claim, UnknownDtypes unknown_dtypes,
-                     std::uint64_t first, std::uint64_t last) {
+                     std::uint64_t first, std::uint64_t last, NameBytes& names) {
+  // Added up in pieces: threads must not wait for each other at each name.
+  constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
+  std::uint64_t name_bytes = 0;
   IndexCheck index(claim, unknown_dtypes, first);
   // Two, in turn: a record and the one before it.
   Record records[2];
@@ -165,6 +168,9 @@ Status check_records(const detail::Claim& claim, UnknownDtypes unknown_dtypes,
       return data_order_error(records[(i + 1) % 2], record, i, end);
     }
     WEIG_TRY(index.add(record.name));
+    name_bytes += record.name.size();
+    if (name_bytes >= kPiece || i + 1 == last)
+      WEIG_TRY(names.add(std::exchange(name_bytes, 0)));
   }
   return index.finish();
 }

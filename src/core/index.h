@@ -9,6 +9,7 @@
 #include <weig/view.h>
 
 #include "core/bytes.h"
+#include "core/record.h"
 
 namespace weig {
 
@@ -54,10 +55,10 @@ class Probe {
 // Records [first, last) of a sealed file, in one linear pass without allocation:
 // R1-R10; F3, the order of the data, also against the record before `first`; F4, every
 // name, looked up, leads to its own record before any equal name. What holds of
-// adjoining ranges holds of both together. Requires a proven index head if there are
-// tensors.
+// adjoining ranges holds of both together; `names` adds up their names. Requires a
+// proven index head if there are tensors.
 Status check_records(const detail::Claim& claim, UnknownDtypes unknown_dtypes,
-                     std::uint64_t first, std::uint64_t last);
+                     std::uint64_t first, std::uint64_t last, NameBytes& names);
 
 // The bytes of the index section for names in table order: smallest `slots`, smallest
 // seed that keeps all within kMaxProbe slots. Fails with invalid_argument where two

@@ -109,6 +109,15 @@ Error refusal(Rule rule, const detail::Claim& claim, std::uint64_t ordinal,
   return nameless(at);
 }
 
+Status NameBytes::add(std::uint64_t bytes) {
+  // 65,535 at the most, of 2^32 names.
+  if (used_.fetch_add(bytes, std::memory_order_relaxed) + bytes > most_)
+    return Error(Code::limit,
+                 "names overlap, and are longer than the file's room for them")
+        .expected("at most " + std::to_string(most_) + " bytes");
+  return {};
+}
+
 Status check_record(const detail::Claim& claim, std::uint64_t ordinal,
                     UnknownDtypes unknown_dtypes, Record& record) {
   const Rule rule = read_record(claim, ordinal, unknown_dtypes, record);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <span>
@@ -166,6 +167,23 @@ inline Rule read_record(const detail::Claim& claim, std::uint64_t ordinal,
     return Rule::data_alignment;
   return Rule::none;
 }
+
+// Names may overlap: a long one can hold thousands of others, as its ends. This adds up
+// how much all of them are, so that a small file can neither take the time of a large
+// one nor fill the memory of who copies them. Thread-safe.
+class NameBytes {
+ public:
+  explicit NameBytes(const detail::Claim& claim)
+      : most_(std::max(claim.strings_end - claim.strings_begin, kAlways)) {}
+  // Of one name, or of several together. Fails with limit.
+  Status add(std::uint64_t bytes);
+
+ private:
+  // So much does not hurt, whatever the file's size.
+  static constexpr std::uint64_t kAlways = std::uint64_t{64} << 20;
+  const std::uint64_t most_;
+  std::atomic<std::uint64_t> used_ = 0;
+};
 
 // What R6 and R7 say to whoever writes or reads other formats.
 const char* rule_text(Rule rule) noexcept;

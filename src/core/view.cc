@@ -189,7 +189,9 @@ Status View::check_structure() const {
       (proven_.bits.load(std::memory_order_acquire) & kStructureProven))
     return {};
   WEIG_TRY(check_structure_digests());
-  WEIG_TRY(check_records(claim_, options_.unknown_dtypes, 0, claim_.tensor_count));
+  NameBytes names(claim_);
+  WEIG_TRY(
+      check_records(claim_, options_.unknown_dtypes, 0, claim_.tensor_count, names));
   proven_.bits.fetch_or(kStructureProven, std::memory_order_release);
   return {};
 }
@@ -213,10 +215,11 @@ Status detail::ViewAccess::check_structure(const View& view, const RunAll& run_a
   constexpr std::uint64_t kPart = 16'384;
   const std::uint64_t parts = (claim.tensor_count + kPart - 1) / kPart;
   if (!claim.sealed || parts < 2) return view.check_structure();
+  NameBytes names(claim);
   WEIG_TRY(run_all(parts + 1, [&](std::uint64_t i) -> Status {
     if (i == 0) return view.check_structure_digests();
     return check_records(claim, view.options_.unknown_dtypes, (i - 1) * kPart,
-                         std::min(i * kPart, claim.tensor_count));
+                         std::min(i * kPart, claim.tensor_count), names);
   }));
   view.proven_.bits.fetch_or(kStructureProven, std::memory_order_release);
   return {};
@@ -229,8 +232,11 @@ Status View::sort_and_check_minimal() {
   };
   // Before memory is taken for each of them: of a sparse file they may be billions.
   Record record;
-  for (std::uint64_t i = 0; i < claim_.tensor_count; ++i)
+  NameBytes names(claim_);
+  for (std::uint64_t i = 0; i < claim_.tensor_count; ++i) {
     WEIG_TRY(check_record(claim_, i, options_.unknown_dtypes, record));
+    WEIG_TRY(names.add(record.name.size()));
+  }
   std::vector<std::uint32_t> order(claim_.tensor_count);
   std::iota(order.begin(), order.end(), 0);
   const auto name = [&](std::uint32_t i) -> std::string_view {

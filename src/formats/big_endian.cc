@@ -36,7 +36,7 @@ Result<Manifest> read_big_endian(Bytes front, std::uint64_t file_size,
   manifest.file_size = file_size;
   manifest.data_begin = claim.data_begin;
   manifest.big_endian = true;
-  NameBytes names(claim.strings_end - claim.strings_begin);
+  NameBytes names(claim);
   Record record;
   for (std::uint64_t i = 0; i < claim.tensor_count; ++i) {
     WEIG_TRY(check_record(claim, i, options.unknown_dtypes, record));
@@ -46,7 +46,7 @@ Result<Manifest> read_big_endian(Bytes front, std::uint64_t file_size,
       return Error(Code::unsupported, "an element type whose byte order is not known")
           .tensor(record.name)
           .found(std::string(dtype_name(dtype)));
-    WEIG_TRY(names.add(record.name));
+    WEIG_TRY(names.add(record.name.size()));
     manifest.add(record.name, dtype, record.shape.span(), record.meta.data_offset,
                  record.meta.data_size);
   }

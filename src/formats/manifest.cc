@@ -7,26 +7,18 @@
 #include "core/bytes.h"
 #include "core/claim.h"
 #include "core/digest.h"
+#include "core/record.h"
 #include "core/text.h"
 #include "core/try.h"
 
 namespace weig {
 
-Status NameBytes::add(std::string_view name) {
-  used_ += name.size();  // 65,535 at the most, of 2^32 names
-  if (used_ > most_)
-    return Error(Code::limit,
-                 "names overlap, and are longer than the file's room for them")
-        .expected("at most " + std::to_string(most_) + " bytes");
-  return {};
-}
-
 Status check_name_bytes(const View& view) {
   const detail::Claim& claim = detail::ViewAccess::claim(view);
-  NameBytes names(claim.strings_end - claim.strings_begin);
+  NameBytes names(claim);
   for (std::uint64_t i = 0; i < view.size(); ++i) {
     WEIG_TRY_ASSIGN(tensor, view[i]);
-    WEIG_TRY(names.add(tensor.name()));
+    WEIG_TRY(names.add(tensor.name().size()));
   }
   return {};
 }

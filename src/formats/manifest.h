@@ -72,24 +72,8 @@ class Manifest {
   std::vector<Entry> entries_;
 };
 
-// Names of a WEIG file may overlap: a long one can hold thousands of others, as its
-// ends. A manifest has a copy of each. This adds up how much that is, so that a small
-// file cannot fill the memory.
-class NameBytes {
- public:
-  // `room`: bytes that the file has for names.
-  explicit NameBytes(std::uint64_t room) : most_(std::max(room, kAlways)) {}
-  // Fails with limit.
-  Status add(std::string_view name);
-
- private:
-  // So much does not hurt, whatever the file's size.
-  static constexpr std::uint64_t kAlways = std::uint64_t{64} << 20;
-  std::uint64_t most_;
-  std::uint64_t used_ = 0;
-};
-
-// The same for all tensors of a WEIG file.
+// That all names together are no longer than NameBytes allows, before each is copied:
+// of a view that was opened lazily nobody knows. Fails with limit.
 Status check_name_bytes(const View& view);
 
 // No name twice. Fails with corrupt.

@@ -67,13 +67,15 @@ void ByteShare::give_back(std::uint64_t bytes) noexcept {
 MemoryClaim::MemoryClaim(std::uint64_t bytes) : memory_(memory_limit()) {
   const std::uint64_t available = memory_.available;
   // Of two who ask at once, the second sees what the first has taken.
-  for (std::optional<ByteShare> share; !share;) {
+  while (true) {
     const std::uint64_t before = claimed.bytes();
     memory_.available = less(available, before);
     fits_ = bytes <= memory_.available;
     if (!fits_) return;
-    share = ByteShare::take(claimed, before, bytes);
-    if (share) left_ = *std::move(share);
+    std::optional<ByteShare> share = ByteShare::take(claimed, before, bytes);
+    if (!share) continue;
+    left_ = *std::move(share);
+    return;
   }
 }
 

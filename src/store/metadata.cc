@@ -24,8 +24,9 @@ bool is_hex(std::string_view text) {
 template <typename Number>
 bool is_number(std::string_view json) {
   Number number{};
-  const char* end = json.data() + json.size();
-  const auto [read, failed] = std::from_chars(json.data(), end, number);
+  const char* begin = json.data();
+  const char* end = begin + json.size();
+  const auto [read, failed] = std::from_chars(begin, end, number);
   return failed == std::errc() && read == end;
 }
 template <typename Number>

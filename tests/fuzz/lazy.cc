@@ -37,13 +37,16 @@ void promise_same_in_parts(const View& view, const ViewOptions& options,
                            bool structure_is_sound) {
   const detail::Claim& claim = detail::ViewAccess::claim(view);
   const std::uint64_t count = claim.tensor_count;
-  const auto whole = check_records(claim, options.unknown_dtypes, 0, count);
+  NameBytes names(claim);
+  const auto whole = check_records(claim, options.unknown_dtypes, 0, count, names);
   promise(!structure_is_sound || whole, "records of a sound file are sound");
   for (const std::uint64_t cut :
        std::array{count / 2, std::min<std::uint64_t>(count, 1),
                   count - std::min<std::uint64_t>(count, 1)}) {
-    const auto first = check_records(claim, options.unknown_dtypes, 0, cut);
-    const auto second = check_records(claim, options.unknown_dtypes, cut, count);
+    NameBytes in_both(claim);
+    const auto first = check_records(claim, options.unknown_dtypes, 0, cut, in_both);
+    const auto second =
+        check_records(claim, options.unknown_dtypes, cut, count, in_both);
     promise(whole.has_value() == (first.has_value() && second.has_value()),
             "what holds of adjoining ranges holds of both");
   }

@@ -38,7 +38,7 @@ ALSO = ("src/convert/source_section.cc", "src/store/metadata.cc")
 COPIED = ("include", "src", "tests")
 # Asked only where no other test notices.
 SLOW = ("Safetensors.deep_json*", "View.is_proven_in_parts*", "View.const_use*")
-SLOW += ("Manifest.names_that_overlap_do*", "BigEndian.b_names_overlap")
+SLOW += ("Manifest.names_that_overlap_do*",)
 SECONDS = 20  # of a run that takes a fraction of one
 MEMORY = 2 << 30
 HUNG = -1000
