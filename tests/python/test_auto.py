@@ -26,8 +26,8 @@ MIB = 1 << 20
 BYTES = int(os.environ.get("WEIG_AUTO_BYTES", 512 * MIB))
 WAYS = ("auto", "map", "stream", "populate", "read")
 MOST = 1.15
-# Medians of so many rounds; others anew where they do not show it (a busy machine).
-ROUNDS = (7, 15, 15, 15)
+# Medians of so many rounds; of more where they do not show it, of a disturbed machine.
+ROUNDS = (7, 21, 49)
 # Seconds that choosing takes: limits are read, and threads begin.
 JITTER = 0.001
 
@@ -98,13 +98,13 @@ class Timing:
         return {way: statistics.median(times) for way, times in self.seconds.items()}
 
     def check(self, state, chosen):
-        for rounds in ROUNDS:
-            self.seconds = {way: [] for way in self.seconds}
-            for number in range(rounds):
-                ways = list(self.seconds)
-                turn = 1 if number % 2 == 0 else -1  # none always follows the same one
-                for i in range(len(ways)):
-                    self.once(ways[(number + turn * i) % len(ways)])
+        for number in range(max(ROUNDS)):
+            ways = list(self.seconds)
+            turn = 1 if number % 2 == 0 else -1  # none always follows the same one
+            for i in range(len(ways)):
+                self.once(ways[(number + turn * i) % len(ways)])
+            if number + 1 not in ROUNDS:
+                continue
             medians = self.medians()
             auto = medians.pop("auto")
             best = min(medians, key=medians.get)
