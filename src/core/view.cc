@@ -2,6 +2,7 @@
 // View and Tensor: handing out what validate.cc and index.cc have proven.
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <numeric>
 
 #include "core/claim.h"
@@ -216,11 +217,12 @@ Status detail::ViewAccess::check_structure(const View& view, const RunAll& run_a
   const std::uint64_t parts = (claim.tensor_count + kPart - 1) / kPart;
   if (!claim.sealed || parts < 2) return view.check_structure();
   NameBytes names(claim);
-  WEIG_TRY(run_all(parts + 1, [&](std::uint64_t i) -> Status {
+  const auto check_part = [&](std::uint64_t i) -> Status {
     if (i == 0) return view.check_structure_digests();
     return check_records(claim, view.options_.unknown_dtypes, (i - 1) * kPart,
                          std::min(i * kPart, claim.tensor_count), names);
-  }));
+  };
+  WEIG_TRY(run_all(parts + 1, std::cref(check_part)));  // which allocates nothing
   view.proven_.bits.fetch_or(kStructureProven, std::memory_order_release);
   return {};
 }
