@@ -137,6 +137,22 @@ TEST(Convert, a_scheme_that_is_not_known_is_never_moved) {
 }
 
 // Its digests are right: only what reads the text itself can see it.
+TEST(Convert, sections_that_are_left_out_are_told) {
+  const Folder folder;
+  const auto kind = static_cast<disk::SectionKind>(0x80000001);
+  write_file(folder.path("m.weig"),
+             Image::sealed({{"a", Dtype::u8, {1}}}, {{kind, to_bytes("x")}}).bytes);
+  const auto written = convert(Paths{folder.path("m.weig")}, folder.path("n.weig"));
+  ASSERT_TRUE(written);
+  const std::vector<std::string> told = {
+      folder.path("m.weig") + ": a section of an unknown kind is left out: 2147483649"};
+  EXPECT_EQ(written->warnings, told);
+  const auto exported = export_file(folder.path("m.weig"), folder.path("x")).value();
+  EXPECT_EQ(exported.warnings,
+            std::vector<std::string>{
+                "left out, since safetensors has no place for it: section 2147483649"});
+}
+
 TEST(Convert, metadata_that_verify_calls_damaged_is_not_sealed_anew) {
   for (const char* text :
        {R"({"k":{"type":"u40","value":1}})", R"({"k":1})", R"({"k":"1","k":"2"})"}) {

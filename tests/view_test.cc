@@ -320,6 +320,9 @@ TEST(View, unknown_sections_and_high_flags_are_passed_over) {
   ASSERT_TRUE(bytes);
   EXPECT_EQ(bytes->size(), 13u);
   EXPECT_TRUE(view.check_sections());
+  const auto kinds = view.section_kinds();
+  EXPECT_EQ(kinds.back(), static_cast<disk::SectionKind>(0x80000001));
+  EXPECT_EQ(kinds.front(), disk::SectionKind::name_index);
 }
 
 // A view's file is not to change; if it does, nothing outside of it is read.

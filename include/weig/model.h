@@ -127,6 +127,7 @@ class Model : private View {
   using View::Range;
   using View::sealed;
   using View::section;
+  using View::section_kinds;
   using View::shard;
   using View::size;
   using View::source;

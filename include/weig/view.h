@@ -294,6 +294,8 @@ class View {
       disk::SectionKind kind) const& WEIG_LIFETIMEBOUND;
   Result<std::optional<std::span<const std::byte>>> section(
       disk::SectionKind kind) const&& = delete;
+  // The kinds of all sections, ascending, with those that are not known here.
+  std::vector<disk::SectionKind> section_kinds() const;
   Result<Groups> groups() const& WEIG_LIFETIMEBOUND;
   Result<Groups> groups() const&& = delete;
   // The stored digest of a tensor's bytes.

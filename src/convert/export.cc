@@ -92,6 +92,13 @@ Result<Target> canonical_target(const Model& model,
   if (copies > 0)
     warnings.push_back("written again, since safetensors cannot share bytes: " +
                        std::to_string(copies) + (copies == 1 ? " tensor" : " tensors"));
+  for (const disk::SectionKind kind : model.section_kinds())
+    if (kind >= disk::SectionKind::quantization)
+      warnings.push_back("left out, since safetensors has no place for it: section " +
+                         std::to_string(static_cast<std::uint32_t>(kind)) +
+                         (kind == disk::SectionKind::quantization ? ", quantization"
+                          : kind == disk::SectionKind::shard      ? ", shard"
+                                                                  : ""));
   std::ranges::sort(items, [](const Item& a, const Item& b) {
     return a.type_order != b.type_order ? a.type_order < b.type_order : a.name < b.name;
   });

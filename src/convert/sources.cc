@@ -66,6 +66,12 @@ Status read_weig_source(SourceFile& source) {
     if (auto metadata = Metadata::parse(*manifest.metadata); !metadata)
       return std::move(metadata).error();
   source.manifest = std::move(manifest);
+  // What they say of tensors may not hold for the new table.
+  for (const disk::SectionKind kind : model.section_kinds())
+    if (kind < disk::SectionKind::name_index || kind > disk::SectionKind::shard)
+      source.manifest.warnings.push_back(
+          "a section of an unknown kind is left out: " +
+          std::to_string(static_cast<std::uint32_t>(kind)));
   // Sealed files' tables are in data order already: entries are ordinals.
   for (std::uint32_t i = 0; model.sealed() && i < model.size(); ++i) {
     WEIG_TRY_ASSIGN(digest, model.digest(i));

@@ -319,13 +319,18 @@ Result<std::optional<std::span<const std::byte>>> View::section(
   return Found();
 }
 
-Status View::check_sections() const {
+std::vector<disk::SectionKind> View::section_kinds() const {
+  std::vector<disk::SectionKind> kinds;
   for (std::uint64_t at = claim_.sections_begin; at < claim_.core_end;
-       at += sizeof(disk::SectionEntry)) {
-    const auto kind = load_section(claim_.core + at).kind;
-    if (auto bytes = section(static_cast<disk::SectionKind>(kind)); !bytes)
-      return std::move(bytes).error();
-  }
+       at += sizeof(disk::SectionEntry))
+    kinds.push_back(
+        static_cast<disk::SectionKind>(load_section(claim_.core + at).kind));
+  return kinds;
+}
+
+Status View::check_sections() const {
+  for (const disk::SectionKind kind : section_kinds())
+    if (auto bytes = section(kind); !bytes) return std::move(bytes).error();
   return {};
 }
 

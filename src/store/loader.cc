@@ -306,6 +306,16 @@ void Loader::work() {
   }
 }
 
+// What of the file is in memory after loading, by the quickest way that tells it.
+std::optional<std::uint64_t> Loader::count_resident(
+    std::uint64_t faults, std::optional<std::uint64_t> huge) const {
+  if (fill_ || stop_ || total_ != file_.size()) return os::resident_bytes(file_);
+  // What huge pages map of a file is in memory: there is nothing to count.
+  if (huge == file_.size() && !replaced_) return huge;
+  const bool small_folios = faults > total_ / os::kHugePage * kFewFaults;
+  return small_folios ? os::resident_bytes(file_, mapping_) : os::resident_bytes(file_);
+}
+
 Status Loader::run() {
   const auto start = Clock::now();
   const os::Faults before = os::faults();
@@ -314,15 +324,7 @@ Status Loader::run() {
   const double seconds = seconds_since(start);
   const os::Faults after = os::faults();
   const auto huge = os::huge_mapped_bytes(mapping_.bytes());
-  const bool small_folios =
-      after.minor - before.minor > total_ / os::kHugePage * kFewFaults;
-  const bool all_mapped = !fill_ && !stop_ && total_ == file_.size();
-  const bool all_huge = all_mapped && huge && *huge == file_.size() && !replaced_;
-  // What huge pages map of a file is in memory: there is nothing to count.
-  const auto resident = all_huge ? file_.size()
-                        : small_folios && all_mapped
-                            ? os::resident_bytes(file_, mapping_)
-                            : os::resident_bytes(file_);
+  const auto resident = count_resident(after.minor - before.minor, huge);
   // Of a page that the cut went through, the rest reads as zeros.
   // Asked in this order: who is replaced may be cut.
   const auto size = file_.current_size();

@@ -68,6 +68,8 @@ class Loader {
   bool load_part(FileRange part, std::uint64_t step, Mapper& mapper);
   Status load_step(std::uint64_t begin, std::uint64_t end, Mapper& mapper);
   bool step_done(std::uint64_t bytes);
+  std::optional<std::uint64_t> count_resident(std::uint64_t faults,
+                                              std::optional<std::uint64_t> huge) const;
   void fail(Error error);
 
   os::InputFile file_;
