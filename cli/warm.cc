@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -151,8 +154,42 @@ Status check_lock(const Arguments& arguments, const WarmPlan& plan) {
   return check_lock_limit(byte_count(plan.ranges));
 }
 
+// When a file was last written to; always the same where nobody can tell.
+std::filesystem::file_time_type time_of(const std::string& path) {
+  std::error_code failed;
+  const auto time = std::filesystem::last_write_time(path, failed);
+  return failed ? std::filesystem::file_time_type() : time;
+}
+
+// Returns when asked to stop, and fails when what is locked serves nobody any more.
+Status hold(const Arguments& arguments, const Model& model,
+            std::span<const FileRange> ranges, MemoryLock lock) {
+  const std::string& file = arguments.load.file;
+  auto written = time_of(file);
+  while (wait_for_stop(1) == 0) {
+    const auto change = model.changed();
+    if (!change) continue;
+    // Locked is the file that was opened, which nobody gets who opens the path then.
+    if (*change == FileChange::replaced)
+      return Error(Code::io, "the file was replaced: what was locked is the old one")
+          .file(file)
+          .hint("start this anew to lock the new one");
+    if (*change != FileChange::modified || time_of(file) == written) continue;
+    // A file that was cut on the way has lost its pages, and the locks on them.
+    written = time_of(file);
+    lock.release();
+    auto again = lock_ranges(model, ranges, arguments.lock);
+    if (!again)
+      return Error(Code::io, "the file was written to, and cannot be locked again")
+          .file(file)
+          .found(again.error().fields().what);
+    lock = *std::move(again);
+  }
+  return {};
+}
+
 int lock_and_wait(const Arguments& arguments, const Model& model, Warmed& warmed) {
-  const auto lock = lock_ranges(model, warmed.plan.ranges, arguments.lock);
+  auto lock = lock_ranges(model, warmed.plan.ranges, arguments.lock);
   if (!lock) return fail(Error(lock.error()).file(arguments.load.file), arguments.form);
   warmed.locked = lock->bytes();
   if (*warmed.locked < byte_count(warmed.plan.ranges))
@@ -169,16 +206,8 @@ int lock_and_wait(const Arguments& arguments, const Model& model, Warmed& warmed
   const Status told = output.finish();
   if (!told && !output.reader_gone()) return fail(told.error(), Form::text);
   tell_ready();
-  // Locked is the file that was opened, which nobody gets who opens the path after it
-  // has been replaced.
-  while (wait_for_stop(1) == 0)
-    if (const auto change = model.changed(); change && *change == FileChange::replaced)
-      return fail(
-          Error(Code::io, "the file was replaced: what was locked is the old one")
-              .file(arguments.load.file)
-              .hint("start this anew to lock the new one"),
-          Form::text);
-  return 0;
+  const Status held = hold(arguments, model, warmed.plan.ranges, *std::move(lock));
+  return held ? 0 : fail(held.error(), Form::text);
 }
 
 int run_warm(const Arguments& arguments) {
@@ -231,7 +260,7 @@ Command add_warm(CLI::App& app) {
       "What memory cannot hold is left out, and named.\n"
       "With --lock it tells systemd when it is ready (Type=notify), and ends with\n"
       "status 0 on Ctrl-C, SIGTERM or SIGHUP once everything is locked, and with 8\n"
-      "when another file has been put in this one's place.");
+      "when another file has been put in this one's place, or this one was cut.");
   return {command, [arguments] { return run_warm(*arguments); }};
 }
 

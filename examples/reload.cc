@@ -14,7 +14,9 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -32,9 +34,20 @@ weig::Result<SharedModel> open(const std::string& path) {
 // What a request does with a model: all weights, added up.
 std::uint64_t answer(const weig::Model& model) {
   std::uint64_t sum = 0;
-  for (const auto& tensor : model.tensors())
+  for (const weig::Result<weig::Tensor>& tensor : model.tensors()) {
+    if (!tensor) continue;  // none fails in a file that was verified and is held
     for (const std::byte byte : tensor->bytes()) sum += static_cast<unsigned>(byte);
+  }
   return sum;
+}
+
+// Without a guard, who writes into the file changes weights that are served, and who
+// cuts it ends this process.
+void tell(const weig::Model& model) {
+  if (const auto guard = model.guard_report(); guard.state == weig::GuardState::off)
+    std::fprintf(stderr, "reload: no guard: %s\n", guard.reason.c_str());
+  std::printf("serving %llu\n", static_cast<unsigned long long>(answer(model)));
+  std::fflush(stdout);
 }
 
 std::atomic<bool> stopped = false;
@@ -61,9 +74,8 @@ int main(int argc, char** argv) {
       }
     });
 
-  std::printf("serving %llu\n",
-              static_cast<unsigned long long>(answer(*current.load())));
-  std::fflush(stdout);
+  tell(*current.load());
+  std::string last_error;
   while (!stopped) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     const auto change = current.load()->changed();
@@ -73,17 +85,15 @@ int main(int argc, char** argv) {
       continue;
     auto next = open(path);
     if (!next) {  // half written, or no model: the old one goes on
-      std::fprintf(stderr, "reload: %s\n", next.error().message().c_str());
+      std::string error = next.error().message();
+      if (error != last_error) std::fprintf(stderr, "reload: %s\n", error.c_str());
+      last_error = std::move(error);
       std::this_thread::sleep_for(std::chrono::seconds(1));
       continue;
     }
-    if (const auto guard = (*next)->guard_report();
-        guard.state == weig::GuardState::off)
-      std::fprintf(stderr, "reload: no guard: %s\n", guard.reason.c_str());
+    last_error.clear();
     current = *std::move(next);
-    std::printf("serving %llu\n",
-                static_cast<unsigned long long>(answer(*current.load())));
-    std::fflush(stdout);
+    tell(*current.load());
   }
   servers.clear();
   std::printf("answered %llu requests\n", static_cast<unsigned long long>(answered));

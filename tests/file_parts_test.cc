@@ -101,6 +101,18 @@ TEST_F(FileParts, ranges_end_with_the_file) {
             0u);
 }
 
+TEST_F(FileParts, ranges_that_are_not_in_order_are_refused) {
+  Model model = Model::open(path_).value();
+  const std::vector<FileRange> wrong[] = {
+      {{5, 1}}, {{kMiB, 2 * kMiB}, {0, kMiB}}, {{0, 2 * kMiB}, {kMiB, 3 * kMiB}}};
+  for (const auto& ranges : wrong) {
+    const LoadOptions load{.way = LoadWay::populate, .ranges = ranges};
+    EXPECT_EQ(Model::open(path_, {.load = load}).error().code(),
+              Code::invalid_argument);
+    EXPECT_EQ(model.load(load).error().code(), Code::invalid_argument);
+  }
+}
+
 TEST_F(FileParts, populating_a_cold_file_makes_huge_pages) {
   const Model model = Model::open(path_, {.load = {.way = LoadWay::populate}}).value();
   const LoadReport report = model.load_report();

@@ -64,6 +64,24 @@ TEST(Model, opens_what_a_view_opens) {
   EXPECT_EQ(metadata.find("steps")->type, "u32");
 }
 
+TEST(Model, what_is_not_known_may_be_damage) {
+  const Folder folder;
+  Image image = Image::sealed({{"a", Dtype::f32, {2}}});
+  for (const std::size_t at : {std::size_t{4}, image.header(40)}) {  // version, flags
+    Image changed = image;
+    changed.bytes[at] ^= std::byte{4};
+    write_file(folder.path("damaged"), changed.bytes);
+    changed.reseal();
+    write_file(folder.path("newer"), changed.bytes);
+    const Error damaged = Model::open(folder.path("damaged")).error();
+    const Error newer = Model::open(folder.path("newer")).error();
+    EXPECT_EQ(damaged.code(), Code::unsupported);
+    EXPECT_EQ(newer.code(), Code::unsupported);
+    EXPECT_NE(damaged.fields().hint.find("or it is damaged"), std::string::npos) << at;
+    EXPECT_EQ(newer.fields().hint.find("or it is damaged"), std::string::npos) << at;
+  }
+}
+
 TEST(Model, mapping_is_private_read_only_and_aligned_for_huge_pages) {
   const Folder folder;
   const std::string path = save_to(folder, large_image());

@@ -170,6 +170,19 @@ TEST(Save, refuses_bytes_that_do_not_fit_the_shape) {
   EXPECT_TRUE(folder.names().empty());
 }
 
+TEST(Save, refuses_metadata_that_nobody_could_read) {
+  const Folder folder;
+  for (const char* text :
+       {"{\"a\":1", "hello", "[1]", R"({"a":1})", R"({"a":"","a":""})",
+        "{\"k\":\"\xFF\"}", R"({"a":"b"} c)"}) {
+    const auto saved = save(folder.path("m.weig"), {}, text);
+    ASSERT_FALSE(saved) << text;
+    EXPECT_EQ(saved.error().code(), Code::invalid_argument) << text;
+    EXPECT_TRUE(folder.names().empty()) << text;
+  }
+  EXPECT_TRUE(save(folder.path("m.weig"), {}, R"({"a":"b"})"));
+}
+
 TEST(Save, never_overwrites_unless_asked_and_keeps_the_mode) {
   const Folder folder;
   const std::string path = folder.path("x.weig");

@@ -51,7 +51,8 @@ struct LoadOptions {
   // 0: by the CPUs that this process may use (affinity and cgroup). At most 64.
   unsigned threads = 0;
   Fallback fallback = Fallback::read;
-  // Which bytes of the file, in order and apart from each other; empty: all. Parts are
+  // Which bytes of the file, in order and apart from each other, else invalid_argument;
+  // empty: all. What lies past the end of the file does not count. Parts are
   // populated or streamed, automatic populates them; LoadWay::read reads all.
   std::vector<FileRange> ranges = {};
   // For LoadWay::stream it is called by a thread of ours.

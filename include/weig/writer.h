@@ -89,7 +89,8 @@ enum class Existing { refuse, replace };
 struct WriterOptions {
   // What to do when the target is there already. Replacing keeps the old file's mode.
   Existing existing = Existing::refuse;
-  // In ascending order of kind.
+  // In ascending order of kind. Metadata that Metadata::parse refuses is an
+  // invalid_argument.
   std::vector<SectionBytes> sections = {};
   // Of a new file, before the umask.
   std::uint32_t permissions = 0666;

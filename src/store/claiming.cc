@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "core/byteswap.h"
@@ -59,6 +60,19 @@ std::uint64_t used_bytes(const disk::Header& header, std::uint64_t begin) {
   constexpr std::uint64_t kSections = 4096;  // room for any number of known ones
   const bool in_front = header.section_offset > 0 && header.section_offset < begin;
   return in_front ? std::min(begin, header.section_offset + kSections) : begin;
+}
+
+// What a header asks for and we do not know, a newer file's may; or it is damaged,
+// which shows where there is a trailer of our kind.
+Error with_doubt(Error error, Bytes header, Bytes trailer) {
+  const bool has_trailer =
+      std::memcmp(trailer.data(), disk::kSentinel, sizeof disk::kSentinel) == 0;
+  if (error.code() != Code::unsupported || !has_trailer ||
+      load_trailer(trailer).check == trailer_check(header, trailer))
+    return error;
+  const std::string& hint = error.fields().hint;
+  return std::move(error).hint((hint.empty() ? "" : hint + "; ") +
+                               "or it is damaged: it does not match the trailer");
 }
 
 ViewOptions view_options(const OpenOptions& options) {
@@ -149,14 +163,16 @@ Status Model::Backing::swap(const os::InputFile& file, const Progress& progress,
 Result<View> Model::Backing::claim_weig(const os::InputFile& file, Bytes first,
                                         const OpenOptions& options) {
   const ViewOptions rules = view_options(options);
-  WEIG_TRY(check_header(first, file.size(), rules));
+  Status known = check_header(first, file.size(), rules);
+  if (first.size() < sizeof(disk::Header)) return std::move(known).error();
+  std::array<std::byte, sizeof(disk::Trailer)> trailer{};
   const disk::Header header = load_header(first);
   const bool sealed = (header.flags & disk::kFlagSealed) != 0;
-  format = sealed ? FileFormat::weig : FileFormat::weig_minimal;
-
-  std::array<std::byte, sizeof(disk::Trailer)> trailer{};
   if (sealed && file.size() >= trailer.size())
     WEIG_TRY(file.read(file.size() - trailer.size(), trailer));
+  if (!known) return with_doubt(std::move(known).error(), first, trailer);
+  format = sealed ? FileFormat::weig : FileFormat::weig_minimal;
+
   // Not proven yet: no more than a length to map, at most the file's.
   const std::uint64_t begin =
       std::clamp<std::uint64_t>(header.data_offset, sizeof(disk::Header), file.size());

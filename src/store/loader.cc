@@ -85,6 +85,15 @@ std::vector<FileRange> clipped(const std::vector<FileRange>& ranges,
   return parts;
 }
 
+bool are_in_order(const std::vector<FileRange>& ranges) {
+  std::uint64_t last = 0;
+  for (const FileRange& range : ranges) {
+    if (range.begin < last || range.end < range.begin) return false;
+    last = range.end;
+  }
+  return true;
+}
+
 std::uint64_t sum_of(const std::vector<FileRange>& ranges) {
   std::uint64_t sum = 0;
   for (const FileRange& range : ranges) sum += range.size();
@@ -123,6 +132,15 @@ std::optional<LoadWay> load_way_named(std::string_view name) noexcept {
   for (const LoadWay way : {LoadWay::map, LoadWay::stream, LoadWay::populate,
                             LoadWay::read, LoadWay::automatic})
     if (load_way_name(way) == name) return way;
+  return {};
+}
+
+Status check_load_options(const LoadOptions& options) {
+  if (load_way_name(options.way) == "unknown")
+    return Error(Code::invalid_argument, "no such way to load");
+  if (!are_in_order(options.ranges))
+    return Error(Code::invalid_argument,
+                 "the ranges to load are out of order, or overlap");
   return {};
 }
 

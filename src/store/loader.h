@@ -26,6 +26,9 @@ struct Decision {
   std::optional<std::uint64_t> resident = {};
 };
 
+// invalid_argument where there is no such way, or ranges are out of order.
+Status check_load_options(const LoadOptions& options);
+
 // The way that `options` ask for, or for LoadWay::automatic the one that suits the file
 // best. May touch a few places of it.
 Decision decide(const os::InputFile& file, const LoadOptions& options);

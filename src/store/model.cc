@@ -69,12 +69,12 @@ Status check_digests(Model& model, Loader* loader, const OpenOptions& options) {
 }  // namespace
 
 Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
-  if (load_way_name(options.load.way) == "unknown")
-    return Error(Code::invalid_argument, "no such way to load").file(path);
   if (options.part == Part::metadata && options.load.way != LoadWay::map)
     return Error(Code::invalid_argument,
                  "opened for metadata only, a model has nothing to load")
         .file(path);
+  if (auto proper = check_load_options(options.load); !proper)
+    return std::move(proper).error().file(path);
   WEIG_TRY_ASSIGN(file, os::InputFile::open(path));
   auto backing = std::make_unique<Backing>();
   backing->path = path;
@@ -152,6 +152,8 @@ Result<LoadReport> Model::load(const LoadOptions& options) {
     }
     return named;
   };
+  if (auto proper = check_load_options(options); !proper)
+    return failed(std::move(proper).error());
   backing.set_report({});  // stops what is still running
   if (backing.mapping.size() < file_size())
     return failed(Error(Code::invalid_argument,
@@ -227,9 +229,10 @@ Result<std::optional<std::string_view>> Model::metadata_text() const& {
 }
 
 Result<Metadata> Model::metadata() const {
-  WEIG_TRY_ASSIGN(text, metadata_text());
-  if (!text) return Metadata();
-  auto parsed = Metadata::parse(*text, {.max_bytes = text->size()});
+  auto text = metadata_text();
+  if (!text) return std::move(text).error().file(backing_->path);
+  if (!*text) return Metadata();
+  auto parsed = Metadata::parse(**text, {.max_bytes = (*text)->size()});
   if (!parsed) return std::move(parsed).error().file(backing_->path);
   return parsed;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writer: data first, in file order; then the front, whose digests are now known; then,
 // when all of that is on disk, the trailer; then the name (docs/format.md, "Writing").
+#include <weig/metadata.h>
 #include <weig/writer.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "core/byteswap.h"
 #include "core/digest.h"
 #include "core/layout.h"
+#include "core/text.h"
 #include "core/try.h"
 #include "store/sink.h"
 
@@ -73,6 +75,25 @@ struct Writer::Impl {
   }
 };
 
+namespace {
+
+// Nobody could read it, and the seal would cover it.
+Status check_metadata(std::span<const SectionBytes> sections) {
+  for (const SectionBytes& section : sections) {
+    if (section.kind != disk::SectionKind::metadata) continue;
+    const std::string_view text = text_of(section.bytes);
+    const auto metadata = Metadata::parse(text, {.max_bytes = text.size()});
+    if (metadata) continue;
+    const Error::Fields& why = metadata.error().fields();
+    return Error(Code::invalid_argument, why.what)
+        .found(why.found)
+        .expected(why.expected);
+  }
+  return {};
+}
+
+}  // namespace
+
 Writer::Writer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Writer::Writer(Writer&&) noexcept = default;
 Writer& Writer::operator=(Writer&&) noexcept = default;
@@ -88,6 +109,7 @@ Result<Writer> Writer::create(const std::string& path,
 Result<Writer> Writer::create(std::unique_ptr<Sink> sink,
                               std::span<const TensorSpec> specs, const Plan& plan,
                               WriterOptions options) {
+  WEIG_TRY(check_metadata(options.sections));
   WEIG_TRY_ASSIGN(front, build_front(specs, plan, options.sections));
   WEIG_TRY(sink->reserve(front.file_size));
   return Writer(std::make_unique<Impl>(std::move(sink), plan, std::move(front)));

@@ -6,6 +6,7 @@ import json
 import mmap
 import os
 import pty
+import re
 import resource
 import shutil
 import signal
@@ -444,6 +445,26 @@ def test_lock_ends_when_the_file_is_replaced(weig, model, big_tmp):
     os.rename(big_tmp / "new.weig", file)
     _, err = process.communicate(timeout=10)
     assert process.returncode == IO and "was replaced" in err and str(file) in err
+
+
+def test_what_lost_its_pages_is_locked_again(weig, model, big_tmp):
+    file = Path(shutil.copy(model, big_tmp / "punched.weig"))
+    process, report = lock(weig, file, "--lock")
+
+    def locked():
+        text = Path(f"/proc/{process.pid}/smaps").read_text()
+        return sum(int(kib) << 10 for kib in re.findall(r"^Locked: +(\d+) kB", text, re.M))
+
+    before = locked()
+    assert before >= report["locked"]
+    hole = ["--punch-hole", "--offset", str(8 * MIB), "--length", str(4 * MIB)]
+    subprocess.run(["fallocate", *hole, file], check=True)
+    assert locked() <= before - 4 * MIB
+    deadline = time.monotonic() + 10
+    while locked() < before:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert stop(process) == (0, "")
 
 
 def test_lock_options_exclude_each_other(weig, model):

@@ -255,6 +255,6 @@ def test_a_cut_while_it_is_locked(weig, models, tmp_path):
     process = weig.start("warm", "--lock", file)
     assert b"in memory" in process.stdout.readline()
     os.truncate(file, 0)
-    process.terminate()
-    process.communicate(timeout=10)
-    assert process.returncode == 0
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == 8
+    assert err.startswith(f"weig: {file}: the file was written to, and".encode())
