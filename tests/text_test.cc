@@ -43,6 +43,16 @@ TEST(Escaped, makes_one_line_that_is_safe_on_a_terminal) {
   EXPECT_EQ(escaped(std::string(1000, 'x')).size(), 256u + 3u);
 }
 
+TEST(Escaped, shows_what_is_not_seen) {
+  // Soft hyphen, Arabic mark, zero-width, word joiner, isolates, BOM, tag.
+  for (const char* unseen : {"\xC2\xAD", "\xD8\x9C", "\xE2\x80\x8B", "\xE2\x80\x8F",
+                             "\xE2\x80\xA8", "\xE2\x81\xA0", "\xE2\x81\xA6",
+                             "\xE2\x81\xA9", "\xEF\xBB\xBF", "\xF3\xA0\x81\x81"})
+    EXPECT_TRUE(escaped(unseen).starts_with("\\u{")) << escaped(unseen);
+  for (const char* seen : {"\xC2\xAC", "\xE2\x80\x90", "\xE2\x81\x9E", "\xEF\xBF\xBD"})
+    EXPECT_EQ(escaped(seen), seen);
+}
+
 TEST(Escaped, messages_hold_whatever_names_hold) {
   const Error error = Error(Code::corrupt, "broken")
                           .file("a\nb")

@@ -107,7 +107,7 @@ Status check_confined(const std::string& shard, const std::string& index) {
 }
 
 Status read_weight_map(ondemand::object map, Index& index) {
-  std::unordered_map<std::string, std::uint32_t> shard_number;
+  std::unordered_map<std::string, std::uint32_t, SeededHash> shard_number;
   KeySet names;
   for (auto field : map) {
     std::string_view name;
@@ -216,14 +216,14 @@ Status check_present(const std::string& folder, const Index& index) {
 
 // Takes the tensors that the index lists, each from the file it names.
 Status choose_tensors(const Index& index, Sources& sources) {
-  std::vector<std::unordered_map<std::string_view, std::uint32_t>> entries(
-      sources.files.size());
+  using ByName = std::unordered_map<std::string_view, std::uint32_t, SeededHash>;
+  std::vector<ByName> entries(sources.files.size());
   for (std::size_t f = 0; f < sources.files.size(); ++f) {
     const Manifest& manifest = sources.files[f].manifest;
     for (std::uint32_t e = 0; e < manifest.entries().size(); ++e)
       entries[f].emplace(manifest.name(manifest.entries()[e]), e);
   }
-  std::unordered_map<std::string_view, std::uint32_t> chosen;
+  ByName chosen;
   for (const auto& [name, shard] : index.tensors) {
     const auto found = entries[shard].find(name);
     if (found == entries[shard].end())

@@ -32,11 +32,13 @@ std::size_t decode(std::string_view text, std::size_t at,
   return length;
 }
 
-// Characters that move the cursor, change direction or break the line.
+// Characters that move the cursor, change direction, break the line, or are not seen,
+// so that two names look alike.
 bool unsafe_on_terminal(std::uint32_t code) noexcept {
-  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x061C ||
-         (code >= 0x200B && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
-         (code >= 0x2066 && code <= 0x2069) || code == 0xFEFF;
+  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0xAD ||
+         code == 0x061C || (code >= 0x200B && code <= 0x200F) ||
+         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) ||
+         code == 0xFEFF || (code >= 0xE0000 && code <= 0xE007F);
 }
 
 constexpr char kHexDigits[] = "0123456789abcdef";

@@ -77,6 +77,18 @@ def test_shards_become_one_file(weig, folder, tmp_path):
     assert read_by_reference(raw) == merged
 
 
+def test_a_shard_spelt_in_several_ways_is_read_once(weig, folder):
+    weig.ok(*folder.convert())
+    expected = folder.target.read_bytes()
+    folder.weight_map["h.1.w"] = "./" + shard_name(0)
+    folder.weight_map["h.3.w"] = ".//./" + shard_name(1)
+    folder.write_index()
+    report = weig.ok(*folder.convert("--force", "--json")).json()
+    assert report["sources"] == [str(folder.path / shard_name(i)) for i in range(3)]
+    assert report["warnings"] == []
+    assert folder.target.read_bytes() == expected
+
+
 def test_shards_given_one_by_one_make_the_same_file(weig, folder, tmp_path):
     weig.ok(*folder.convert())
     shards = [folder.path / shard_name(i) for i in (2, 0, 1)]
