@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <thread>
 
 #include <weig/model.h>
 #include <weig/verify.h>
@@ -137,6 +139,22 @@ TEST(Convert, a_scheme_that_is_not_known_is_never_moved) {
 }
 
 // Its digests are right: only what reads the text itself can see it.
+TEST(Convert, what_weig_says_of_sources_is_not_taken_from_others) {
+  const Folder folder;
+  const std::string header = R"({"__metadata__":{"weig.source.sha256":"mine","a":"b"},)"
+                             R"("w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  write_file(folder.path("m.safetensors"), safetensors(header, to_bytes("12345678")));
+  const auto report =
+      convert(Paths{folder.path("m.safetensors")}, folder.path("m.weig")).value();
+  ASSERT_EQ(report.warnings.size(), 1u);
+  EXPECT_NE(report.warnings[0].find("'weig.source.sha256' is left out"),
+            std::string::npos);
+  const Metadata metadata = Model::open(folder.path("m.weig"))->metadata().value();
+  EXPECT_EQ(metadata.text(), R"({"a":"b"})");
+  EXPECT_TRUE(export_file(folder.path("m.weig"), folder.path("x"))->exact);
+  EXPECT_EQ(read_file(folder.path("x")), read_file(folder.path("m.safetensors")));
+}
+
 TEST(Convert, sections_that_are_left_out_are_told) {
   const Folder folder;
   const auto kind = static_cast<disk::SectionKind>(0x80000001);
@@ -188,6 +206,24 @@ Image with_source_header(const std::vector<ImageTensor>& tensors,
 }
 
 // The header that is kept is a stranger's word too.
+TEST(Convert, a_source_header_is_looked_at_without_exporting) {
+  const Folder folder;
+  ASSERT_TRUE(convert(Paths{simple_file(folder)}, folder.path("m.weig")));
+  EXPECT_TRUE(check_source_header(Model::open(folder.path("m.weig")).value()));
+  Image image;
+  image.bytes = read_file(folder.path("m.weig"));
+  const auto section = image.section_offset(disk::SectionKind::source);
+  image.bytes[section + 24] ^= std::byte{1};  // the digest
+  image.reseal();
+  write_file(folder.path("n.weig"), image.bytes);
+  const Model model = Model::open(folder.path("n.weig")).value();
+  EXPECT_TRUE(verify(model)->sound());
+  const auto checked = check_source_header(model);
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.error().code(), Code::corrupt);
+  EXPECT_EQ(checked.error().fields().file, folder.path("n.weig"));
+}
+
 TEST(Convert, a_source_header_that_belongs_to_other_tensors_is_refused) {
   const std::string w = R"("w":{"dtype":"U8","shape":[34],"data_offsets":[0,34]})";
   struct Row {
@@ -339,6 +375,18 @@ TEST(Export, writes_tied_weights_again) {
   EXPECT_EQ(Model::open(folder.path("x"))->size(), 2u);
 }
 
+TEST(Export, does_not_write_shared_bytes_thousands_of_times) {
+  const Folder folder;
+  std::vector<ImageTensor> tensors;
+  for (int i = 0; i < 200; ++i)
+    tensors.push_back({"t" + std::to_string(1000 + i), Dtype::u8, {1 << 20}, 1});
+  write_file(folder.path("m.weig"), Image::sealed(tensors).bytes);
+  const auto report = export_file(folder.path("m.weig"), folder.path("x"));
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code(), Code::limit);
+  EXPECT_EQ(folder.names(), (Paths{"m.weig"}));
+}
+
 TEST(Export, does_not_launder_damage) {
   const Folder folder;
   Image image = Image::sealed({{"a", Dtype::f32, {2}}});
@@ -398,7 +446,18 @@ TEST(Convert, a_source_that_changes_meanwhile_is_refused) {
     file << "new";
     return true;
   };
+  // As what unpacks or copies files with their times does.
+  const auto overwrite_and_set_back = [&](std::uint64_t done, std::uint64_t total) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    overwrite(done, total);
+    set_back();
+    return true;
+  };
   set_back();
+  EXPECT_FALSE(convert(Paths{source}, folder.path("out.weig"),
+                       {.progress = overwrite_and_set_back}));
+  EXPECT_FALSE(export_file(source, folder.path("out.safetensors"),
+                           {.progress = overwrite_and_set_back}));
   const auto converted =
       convert(Paths{source}, folder.path("out.weig"), {.progress = overwrite});
   ASSERT_FALSE(converted);

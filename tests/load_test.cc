@@ -12,7 +12,11 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <latch>
+#include <optional>
 #include <thread>
+
+#include <weig/verify.h>
 
 #include "image.h"
 #include "loaded_model.h"
@@ -298,6 +302,35 @@ TEST_F(Load, a_model_may_go_or_move_while_it_streams) {
     Model moved = std::move(model);
     EXPECT_TRUE(moved.tensor("b"));
   }
+}
+
+TEST_F(Load, a_forked_child_has_no_part_in_a_load) {
+  std::latch begun(1);
+  std::latch forked(1);
+  std::atomic<int> calls = 0;
+  const auto progress = [&](std::uint64_t, std::uint64_t) {
+    if (calls++ == 0) begun.count_down();
+    forked.wait();
+    return true;
+  };
+  std::optional<Model> model = open({.way = LoadWay::stream, .progress = progress});
+  begun.wait();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    const LoadReport report = model->load_report();
+    bool good = report.finished && report.error->code() == Code::cancelled;
+    good = good && model->wait().error().code() == Code::cancelled;
+    good = good && verify(*model)->sound();
+    good = good && model->load({.way = LoadWay::populate});
+    model.reset();
+    ::_exit(good ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  forked.count_down();
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(model->wait());
 }
 
 TEST_F(Load, streaming_is_not_finished_until_it_is) {

@@ -183,6 +183,44 @@ TEST(Save, refuses_metadata_that_nobody_could_read) {
   EXPECT_TRUE(save(folder.path("m.weig"), {}, R"({"a":"b"})"));
 }
 
+TEST(Save, refuses_other_bytes_for_tensors_that_share_them) {
+  const Folder folder;
+  const std::uint64_t shape[] = {4};
+  const auto give = [&](std::span<const std::byte> second) {
+    const auto first = to_bytes("abcd");
+    const TensorData tensors[] = {
+        {{.name = "a", .dtype = Dtype::u8, .shape = shape, .shares = 0}, first},
+        {{.name = "b", .dtype = Dtype::u8, .shape = shape, .shares = 0}, second}};
+    return save(folder.path("m.weig"), tensors);
+  };
+  const auto refused = give(to_bytes("abce"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::invalid_argument);
+  EXPECT_EQ(refused.error().fields().tensor, "b");
+  EXPECT_TRUE(give(to_bytes("abcd")));
+}
+
+TEST(Writer, refuses_sections_that_no_reader_would_take) {
+  const Folder folder;
+  const Plan plan = Plan::make({}).value();
+  const auto create = [&](std::vector<SectionBytes> sections) {
+    return Writer::create(folder.path("m.weig"), {}, plan,
+                          {.sections = std::move(sections)});
+  };
+  for (const auto kind : {disk::SectionKind::source, disk::SectionKind::quantization,
+                          disk::SectionKind::shard}) {
+    const auto refused = create({{kind, to_bytes("junk")}});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), Code::invalid_argument);
+  }
+  std::vector<SectionBytes> many;
+  for (std::uint32_t i = 0; i < 300; ++i)
+    many.push_back({static_cast<disk::SectionKind>(0x80000000 + i), to_bytes("x")});
+  EXPECT_EQ(create(many).error().code(), Code::invalid_argument);
+  many.resize(200);
+  EXPECT_TRUE(create(many));
+}
+
 TEST(Save, never_overwrites_unless_asked_and_keeps_the_mode) {
   const Folder folder;
   const std::string path = folder.path("x.weig");

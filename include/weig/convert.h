@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <weig/error.h>
+#include <weig/model.h>
 #include <weig/progress.h>
 #include <weig/view.h>
 #include <weig/writer.h>
@@ -68,6 +69,11 @@ Result<std::string> default_target(std::span<const std::string> sources);
 Result<ConvertReport> convert(std::span<const std::string> sources,
                               const std::string& target,
                               const ConvertOptions& options = {});
+
+// Whether the header of the source file, if the file keeps one, can be given back and
+// names its tensors, as export_file() wants it: what verify() does not look at. Fails
+// with corrupt or limit.
+Status check_source_header(const Model& model);
 
 struct ExportOptions {
   Existing existing = Existing::refuse;

@@ -336,7 +336,7 @@ class Conversion {
   // Half of a file and half of what somebody wrote over it are no model.
   Status check_sources() const {
     for (const SourceFile& source : sources_.files)
-      if (source.file.stamp() != source.opened)
+      if (source.file.stamp().differs_from(source.opened))
         return Error(Code::corrupt, "the file was changed while it was read")
             .file(source.file.path());
     return {};

@@ -115,6 +115,10 @@ Result<Target> canonical_target(const Model& model,
   return target;
 }
 
+// Tied weights are written for each of their names: two or three, not thousands, by
+// which a small file would fill any disk.
+constexpr std::uint64_t kMostTimes = 64;
+
 // A tensor that will be written. In memory of our own, so that once there is a
 // temporary file nothing is read through the mapping, where a file that was cut ends
 // the process and leaves it behind.
@@ -205,6 +209,12 @@ Result<ExportReport> export_model(const Model& model, const os::InputFile& file,
   WEIG_TRY_ASSIGN(items, items_of(model, target));
   std::uint64_t total = target.header.size();
   for (const Item& item : items) total += item.size;
+  if (total / kMostTimes > file.size())
+    return Error(Code::limit,
+                 "tensors that share bytes would be written again and again")
+        .found(std::to_string(total) + " bytes")
+        .expected("at most " + std::to_string(kMostTimes) + " times the file's " +
+                  std::to_string(file.size()));
   report.tensors = model.size();
   WEIG_TRY_ASSIGN(sink,
                   file_sink(path, options.existing, as_private_as(file.permissions())));
@@ -213,7 +223,7 @@ Result<ExportReport> export_model(const Model& model, const os::InputFile& file,
   WEIG_TRY(out.append(bytes_of(target.header)));
   WEIG_TRY(write_tensors(items, file, total, options.progress, out));
   WEIG_TRY(out.finish());
-  if (file.stamp() != opened)
+  if (file.stamp().differs_from(opened))
     return Error(Code::corrupt, "the file was changed while it was read");
   WEIG_TRY(sink->sync());
   WEIG_TRY(sink->publish());
@@ -225,6 +235,17 @@ Result<ExportReport> export_model(const Model& model, const os::InputFile& file,
 }
 
 }  // namespace
+
+Status check_source_header(const Model& model) {
+  WEIG_TRY_ASSIGN(shard, model.shard());
+  if (shard && shard->count > 1) return {};  // it is the whole set's
+  if (auto target = original_target(model); !target) {
+    Error why = std::move(target).error();
+    // Whose header we cannot give back may be whole all the same.
+    if (why.code() != Code::unsupported) return std::move(why).file(model.path());
+  }
+  return {};
+}
 
 Result<ExportReport> export_file(const std::string& source, const std::string& target,
                                  const ExportOptions& options) {

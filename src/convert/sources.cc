@@ -23,6 +23,22 @@ namespace {
 // Of one kind: the first of many, the rest is counted.
 constexpr std::size_t kMaxWarnings = 20;
 
+// What we write about sources, nobody else is believed.
+Status drop_own_keys(Manifest& manifest) {
+  if (!manifest.metadata || manifest.metadata->find(kSourceKeys) == std::string::npos)
+    return {};
+  WEIG_TRY_ASSIGN(metadata, Metadata::parse(*manifest.metadata));
+  const Metadata all = metadata;
+  for (const Metadata::Entry& entry : all.entries())
+    if (entry.key.starts_with(kSourceKeys)) {
+      metadata.remove(entry.key);
+      manifest.warnings.push_back("metadata " + in_quotes(entry.key) +
+                                  " is left out: such names are weig's own");
+    }
+  manifest.metadata = metadata.text();
+  return {};
+}
+
 Status read_safetensors_source(SourceFile& source, Bytes first,
                                const ConvertOptions& options) {
   const SafetensorsOptions limits{.strictness = options.strictness,
@@ -34,6 +50,7 @@ Status read_safetensors_source(SourceFile& source, Bytes first,
   WEIG_TRY(source.file.read(0, bytes.first(8 + length)));
   WEIG_TRY_ASSIGN(manifest,
                   read_safetensors(bytes.subspan(8), length, file_size, limits));
+  WEIG_TRY(drop_own_keys(manifest));
   source.header.resize(manifest.covers_file ? 8 + length : 0);
   source.header_file_size = file_size;
   source.manifest = std::move(manifest);

@@ -35,7 +35,18 @@ struct FileStamp {
   // When it came into being, so that another file is told from it which was given its
   // number after it was gone. 0 where the file system does not say.
   std::uint64_t born = 0;
-  friend bool operator==(const FileStamp&, const FileStamp&) = default;
+  // The time that nobody can set (ctime); it also moves with owner, mode and links,
+  // which are summed up beside it.
+  std::uint64_t touched = 0;
+  std::uint64_t attributes = 0;
+
+  // Whether the file is another one, or may have been written to since. Who puts back
+  // the time of its content is found out, unless he changes attributes as well.
+  bool differs_from(const FileStamp& before) const noexcept {
+    return id != before.id || size != before.size || modified != before.modified ||
+           born != before.born ||
+           (touched != before.touched && attributes == before.attributes);
+  }
 };
 // Nothing where the path leads to nothing. Fails with cannot_open.
 Result<std::optional<FileStamp>> stamp_of(const std::string& path);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "formats/manifest.h"
+#include "os/lease.h"
 #include "os/os.h"
 #include "store/guard.h"
 #include "store/loader.h"
@@ -35,7 +36,9 @@ struct Model::Backing {
   Decision decision{.choice = {.way = LoadWay::map, .reason = {}}};
   std::vector<std::string> warnings;  // of claiming
   Guard wish = Guard::off;
-  std::mutex mutex;       // guards what follows against reports and the guard's thread
+  const std::uint64_t generation = os::process_generation();
+  mutable std::mutex
+      mutex;              // guards what follows against reports and the guard's thread
   os::Descriptor anchor;  // the file, for later loads, until all is in memory
   LoadReport report;      // where there is no loader
   std::string why_no_guard;
@@ -55,6 +58,8 @@ struct Model::Backing {
   Status swap(const os::InputFile& file, const Progress& progress, View& view);
   Status map_or_read(const os::InputFile& file, std::uint64_t length,
                      const OpenOptions& options);
+  // In a forked child it may be held for ever by a thread that is not there.
+  std::unique_lock<std::mutex> lock() const;
   // Whether the table or the data is read in `mapping`; else both were copied.
   bool uses_mapping() const { return swapped.size() == 0 || core.empty(); }
 

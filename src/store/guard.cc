@@ -117,7 +117,7 @@ Result<FileGuard::Pointer> FileGuard::take(const os::InputFile& file,
     guard->report_.reason = std::move(doubt);
   }
   // What was looked at before the lease may be another file's by now.
-  if (guard->file_.stamp() != opened || guard->file_.size() != file.size())
+  if (guard->file_.stamp().differs_from(opened) || guard->file_.size() != file.size())
     return Error(Code::corrupt, "the file was changed while it was opened");
   return guard;
 }

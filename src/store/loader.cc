@@ -10,6 +10,7 @@
 
 #include "core/progress.h"
 #include "core/try.h"
+#include "os/lease.h"
 #include "os/residency.h"
 #include "os/storage.h"
 
@@ -210,6 +211,7 @@ Loader::Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
       piece_(fill ? kReadPiece : kPopulatePiece),
       all_in_memory_(decision.resident >= file_.size()),
       progress_(options.progress),
+      generation_(os::process_generation()),
       next_(ranges_.empty() ? mapping.size()
                             : align_down(ranges_.front().begin, piece_)) {
   const Choice& choice = decision.choice;
@@ -243,7 +245,8 @@ Loader::~Loader() { stop(); }
 
 void Loader::stop() {
   stop_ = true;
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  is_of_parent() ? thread_.detach() : thread_.join();
 }
 
 void Loader::warn(std::string text) {
@@ -251,7 +254,15 @@ void Loader::warn(std::string text) {
   report_.warnings.push_back(std::move(text));
 }
 
+bool Loader::is_of_parent() const { return generation_ != os::process_generation(); }
+
 LoadReport Loader::report() const {
+  if (is_of_parent()) {
+    LoadReport none;
+    none.error = Error(Code::cancelled, "a forked child has no part in a load")
+                     .file(file_.path());
+    return none;
+  }
   const std::lock_guard lock(mutex_);
   return report_;
 }
@@ -380,6 +391,7 @@ Status Loader::start() {
 }
 
 Status Loader::wait() {
+  if (is_of_parent()) return *report().error;
   if (thread_.joinable()) thread_.join();
   const std::lock_guard lock(mutex_);
   if (report_.error) return *report_.error;

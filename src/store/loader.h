@@ -65,6 +65,7 @@ class Loader {
   LoadReport report() const;
 
  private:
+  bool is_of_parent() const;  // of whose threads a forked child has none
   void read_front_alone();
   class Mapper;
   void work();
@@ -83,6 +84,7 @@ class Loader {
   const std::uint64_t piece_;            // bytes that a thread takes at a time
   const bool all_in_memory_;             // before anything was loaded
   const Progress progress_;
+  const std::uint64_t generation_;  // of the process that loads
   std::atomic<std::uint64_t> next_;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> touch_ = false;  // the kernel cannot populate

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model::Backing: bringing what was claimed into memory, and letting go of the file
 // where all of it is there.
+#include <mutex>
 #include <utility>
 
 #include "core/try.h"
@@ -8,6 +9,12 @@
 #include "store/backing.h"
 
 namespace weig {
+
+std::unique_lock<std::mutex> Model::Backing::lock() const {
+  std::unique_lock held(mutex, std::defer_lock);
+  if (generation == os::process_generation()) held.lock();
+  return held;
+}
 
 void Model::Backing::report_nothing_done(const LoadOptions& options, LoadWay way,
                                          std::string reason) {
@@ -22,7 +29,7 @@ void Model::Backing::report_nothing_done(const LoadOptions& options, LoadWay way
 void Model::Backing::set_report(LoadReport done) {
   // Not while holding what its callback may wait for.
   if (loader) loader->stop();
-  const std::lock_guard lock(mutex);
+  const auto locked = lock();
   loader.reset();
   report = std::move(done);
 }
@@ -45,7 +52,7 @@ Status Model::Backing::load(os::InputFile file, const LoadOptions& options, Fill
                                           fills ? front : 0, options, decision);
   fills ? loading->count_in(claim) : loading->expect_replacement(own_memory);
   {
-    const std::lock_guard lock(mutex);
+    const auto locked = lock();
     loader = std::move(loading);
   }
   for (const std::string& warning : warnings) loader->warn(warning);
@@ -88,8 +95,9 @@ Decision Model::Backing::choose(const os::InputFile& file,
 }
 
 bool Model::Backing::is_as_opened() {
-  const std::lock_guard lock(mutex);
-  return anchor && os::stamp_of(anchor) == stamp;
+  const auto locked = lock();
+  const auto now = anchor ? os::stamp_of(anchor) : std::nullopt;
+  return now && !now->differs_from(stamp);
 }
 
 Status Model::Backing::let_go() {
@@ -102,19 +110,19 @@ Status Model::Backing::let_go() {
   }
   claim = {};
   if (own_memory) drop_anchor();
-  const std::lock_guard lock(mutex);
+  const auto locked = lock();
   if (wish != Guard::off) why_no_guard = "the weights are in the process's own memory";
   if (unchanged) return {};
   return Error(Code::corrupt, "the file was changed while it was read");
 }
 
 void Model::Backing::drop_anchor() {
-  const std::lock_guard lock(mutex);
+  const auto locked = lock();
   anchor = {};
 }
 
 Result<std::optional<os::InputFile>> Model::Backing::open_again() {
-  const std::lock_guard lock(mutex);  // the guard drops the anchor when it has a copy
+  const auto locked = lock();  // the guard drops the anchor when it has a copy
   if (own_memory) return std::optional<os::InputFile>();
   if (!anchor) return Error(Code::unsupported, "loading later needs /proc");
   WEIG_TRY_ASSIGN(file, os::InputFile::open_again(anchor, path));

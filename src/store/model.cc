@@ -140,6 +140,8 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
 
 Result<LoadReport> Model::load(const LoadOptions& options) {
   Backing& backing = *backing_;
+  if (auto proper = check_load_options(options); !proper)
+    return std::move(proper).error().file(backing.path);
   // What fails before a loader runs is reported as well.
   const auto failed = [&](Error error) {
     Error named = std::move(error).file(backing.path);
@@ -152,8 +154,6 @@ Result<LoadReport> Model::load(const LoadOptions& options) {
     }
     return named;
   };
-  if (auto proper = check_load_options(options); !proper)
-    return failed(std::move(proper).error());
   backing.set_report({});  // stops what is still running
   if (backing.mapping.size() < file_size())
     return failed(Error(Code::invalid_argument,
@@ -192,7 +192,7 @@ Result<LoadReport> Model::wait() {
 LoadReport Model::load_report() const {
   std::shared_ptr<Loader> loader;
   {
-    const std::lock_guard lock(backing_->mutex);
+    const auto locked = backing_->lock();
     if (!backing_->loader) return backing_->report;
     loader = backing_->loader;
   }
@@ -206,7 +206,7 @@ bool Model::is_view(const Tensor& tensor) const noexcept {
 GuardReport Model::guard_report() const {
   if (backing_->guard) return backing_->guard->report();
   GuardReport none;
-  const std::lock_guard lock(backing_->mutex);
+  const auto locked = backing_->lock();
   none.reason = backing_->why_no_guard;
   return none;
 }
@@ -217,7 +217,8 @@ Result<FileChange> Model::changed() const {
   if (!*now) return FileChange::removed;
   if ((*now)->id != backing_->stamp.id || (*now)->born != backing_->stamp.born)
     return FileChange::replaced;
-  return **now == backing_->stamp ? FileChange::none : FileChange::modified;
+  return (*now)->differs_from(backing_->stamp) ? FileChange::modified
+                                               : FileChange::none;
 }
 
 const std::string& Model::path() const& noexcept { return backing_->path; }

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/byteswap.h"
+#include "core/claim.h"
 #include "core/digest.h"
 #include "core/layout.h"
 #include "core/text.h"
@@ -77,18 +78,33 @@ struct Writer::Impl {
 
 namespace {
 
+// What a reader would say of it.
+Error bad_argument(const Error& why) {
+  return Error(Code::invalid_argument, why.fields().what)
+      .found(why.fields().found)
+      .expected(why.fields().expected);
+}
+
 // Nobody could read it, and the seal would cover it.
 Status check_metadata(std::span<const SectionBytes> sections) {
   for (const SectionBytes& section : sections) {
     if (section.kind != disk::SectionKind::metadata) continue;
     const std::string_view text = text_of(section.bytes);
     const auto metadata = Metadata::parse(text, {.max_bytes = text.size()});
-    if (metadata) continue;
-    const Error::Fields& why = metadata.error().fields();
-    return Error(Code::invalid_argument, why.what)
-        .found(why.found)
-        .expected(why.expected);
+    if (!metadata) return bad_argument(metadata.error());
   }
+  return {};
+}
+
+// That a reader will take what the caller's sections make of the file.
+Status check_front(Front front, std::size_t tensors) {
+  const auto trailer = seal(front, std::vector<Digest>(tensors));
+  const auto view = detail::ViewAccess::open(
+      {.front = front.bytes, .trailer = trailer, .file_size = front.file_size},
+      {.max_metadata_bytes = UINT64_MAX});
+  if (!view) return bad_argument(view.error());
+  if (const auto sections = view->check_sections(); !sections)
+    return bad_argument(sections.error());
   return {};
 }
 
@@ -109,8 +125,11 @@ Result<Writer> Writer::create(const std::string& path,
 Result<Writer> Writer::create(std::unique_ptr<Sink> sink,
                               std::span<const TensorSpec> specs, const Plan& plan,
                               WriterOptions options) {
-  WEIG_TRY(check_metadata(options.sections));
   WEIG_TRY_ASSIGN(front, build_front(specs, plan, options.sections));
+  if (!options.sections.empty()) {
+    WEIG_TRY(check_metadata(options.sections));
+    WEIG_TRY(check_front(front, plan.size()));
+  }
   WEIG_TRY(sink->reserve(front.file_size));
   return Writer(std::make_unique<Impl>(std::move(sink), plan, std::move(front)));
 }
@@ -206,6 +225,13 @@ Result<Digest> save(const std::string& path, std::span<const TensorData> tensors
           .tensor(tensor.spec.name)
           .found(tensor.bytes.size())
           .expected(plan.byte_count(ordinal));
+    if (!plan.is_alias(ordinal)) continue;
+    // Of those that share bytes, the one before.
+    const Bytes stored = tensors[plan.order()[ordinal - 1]].bytes;
+    if (stored.data() != tensor.bytes.data() &&
+        !std::ranges::equal(stored, tensor.bytes))
+      return Error(Code::invalid_argument, "tensors that share bytes are given others")
+          .tensor(tensor.spec.name);
   }
   WriterOptions options{.existing = existing, .sections = {}, .permissions = 0666};
   if (!metadata.empty()) {
