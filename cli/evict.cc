@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // weig evict: makes the kernel drop a file from memory, and tells what stays and why.
+#include <fmt/format.h>
 #include <weig/host.h>
 #include <weig/page_cache.h>
 
@@ -57,16 +58,20 @@ Result<Eviction> evict_and_look(const std::string& file) {
 
 void print_text(Output& output, const Arguments& arguments, const Eviction& eviction) {
   const std::string file = printable(arguments.file);
+  const auto print = [&output](const std::string& line) {
+    output.print("{}\n", fitting(Stream::output, line, 2));
+  };
   if (!eviction.before || !eviction.after) {
-    output.print("{}: dropped what nobody maps; unknown how much stays: {}; {}\n", file,
-                 why_unknown(arguments.file), eviction.reason);
+    print(fmt::format("{}: dropped what nobody maps; unknown how much stays: {}; {}",
+                      file, why_unknown(arguments.file), eviction.reason));
     return;
   }
-  output.print("{}: {} of {} were in memory, {} are now", file,
-               short_bytes(*eviction.before), short_bytes(eviction.file_size),
-               *eviction.after == 0 ? "none" : short_bytes(*eviction.after));
-  if (!eviction.reason.empty()) output.print(": {}", eviction.reason);
-  output.print("\n");
+  std::string line =
+      fmt::format("{}: {} of {} were in memory, {} are now", file,
+                  short_bytes(*eviction.before), short_bytes(eviction.file_size),
+                  *eviction.after == 0 ? "none" : short_bytes(*eviction.after));
+  if (!eviction.reason.empty()) line += ": " + eviction.reason;
+  print(line);
 }
 
 void print_json(Output& output, const Arguments& arguments, const Eviction& eviction) {

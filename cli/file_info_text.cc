@@ -26,7 +26,8 @@ class Lines {
   Lines(Output& output, std::size_t width) : output_(output), width_(width) {}
 
   void add(std::string_view label, const std::string& text) {
-    output_.print("  {:<{}}{}\n", label, kLabelWidth, text);
+    const std::string line = fmt::format("  {:<{}}{}", label, kLabelWidth, text);
+    output_.print("{}\n", fitting(Stream::output, line, 2 + kLabelWidth));
   }
   // Text of any length, cut to the screen.
   void add_cut(std::string_view label, const std::string& text) {

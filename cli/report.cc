@@ -40,7 +40,8 @@ void write_error(Json& json, const Error& error) {
 }  // namespace
 
 void tell(std::string_view line) {
-  const std::string text = std::string(line) + '\n';
+  constexpr std::size_t kIndent = 6;  // that of "weig: "
+  const std::string text = fitting(Stream::talk, line, kIndent) + '\n';
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
@@ -86,7 +87,8 @@ int fail_usage(std::string_view command, std::string_view message, Form form) {
     json.end_object().end_object();
     [[maybe_unused]] const Status ignored = output.finish();
   }
-  tell(fmt::format("weig: {}\n{}", message, hint));
+  tell(fmt::format("weig: {}", message));
+  tell(hint);
   return kUsageStatus;
 }
 

@@ -32,7 +32,8 @@ Error with_force_hint(Error error);
 // Tells of a wrong call, as fail() does of an error; returns kUsageStatus.
 int fail_usage(std::string_view command, std::string_view message, Form form);
 
-// One line on standard error, as it is. Nothing happens where that cannot be written.
+// One line on standard error, printable, wrapped on a terminal. Nothing happens where
+// that cannot be written.
 void tell(std::string_view line);
 
 void warn(std::string_view message);

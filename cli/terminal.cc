@@ -7,7 +7,6 @@
 #include <system_error>
 
 #include "characters.h"
-#include "host.h"
 
 namespace weig::cli {
 namespace {
@@ -92,6 +91,19 @@ std::optional<char32_t> take_escape(std::string_view& text) {
   return code;
 }
 
+// Where the word at the start of `text` ends. What a single quote begins goes on to the
+// next one, if there is one within `room` columns.
+std::size_t word_end(std::string_view text, std::size_t room) {
+  std::size_t end = 0;
+  const std::size_t open = text.find_first_not_of("(");
+  if (open < text.size() && text[open] == '\'') {
+    const std::size_t close = text.find('\'', open + 1);
+    if (close != text.npos && display_width(text.substr(0, close + 1)) <= room)
+      end = close + 1;
+  }
+  return std::min(text.find(' ', end), text.size());
+}
+
 void append_utf8(std::string& out, char32_t code) {
   const auto tail = [&](unsigned shift) {
     out += static_cast<char>(0x80 | (code >> shift & 0x3F));
@@ -172,6 +184,38 @@ std::string shortened(std::string_view text, std::size_t width) {
     if (used + kMark.size() <= width) fits = at;
   }
   return std::string(text);
+}
+
+std::string wrapped(std::string_view text, std::size_t width, std::size_t indent) {
+  // Of lines that have no room for words, the terminal makes what it can.
+  constexpr std::size_t kLeastRoom = 20;
+  const std::size_t room = std::max(width, indent + kLeastRoom) - indent;
+  std::string out;
+  std::size_t used = 0;
+  while (!text.empty()) {
+    const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
+    const std::string_view gap = text.substr(0, begin);
+    text.remove_prefix(begin);
+    const std::string_view word = text.substr(0, word_end(text, room));
+    text.remove_prefix(word.size());
+    const std::size_t columns = display_width(word);
+    if (used > indent && used + gap.size() + columns > indent + room) {
+      out.append(1, '\n').append(indent, ' ');
+      used = indent;
+    } else {
+      out += gap;
+      used += gap.size();
+    }
+    out += word;
+    used += columns;
+  }
+  return out;
+}
+
+std::string fitting(Stream stream, std::string_view text, std::size_t indent) {
+  if (!is_terminal(stream)) return std::string(text);
+  // One column stays free: some terminals begin a line after a full one.
+  return wrapped(text, std::max<std::size_t>(columns(stream), 1) - 1, indent);
 }
 
 }  // namespace weig::cli

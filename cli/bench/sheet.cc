@@ -139,7 +139,7 @@ Sheet memory_sheet(const Report& report, State state) {
                 "huge",
                 "anonymous",
                 "file-backed",
-                "from device"};
+                "device"};
   if (state == State::warm) sheet.head.push_back("huge cache");
   for (const Row& row : report.rows)
     if (row.state == state && row.refusal.empty())

@@ -13,9 +13,17 @@
 namespace weig::cli::bench {
 namespace {
 
-constexpr std::size_t kColumns = 100;
-
 using Cells = std::vector<std::string>;
+
+constexpr std::size_t kGap = 2;
+
+// The spaces between columns of these widths: on a terminal one where two are too many.
+std::size_t gap_between(const std::vector<std::size_t>& widths) {
+  std::size_t used = 0;
+  for (const std::size_t width : widths) used += kGap + width;
+  const bool too_wide = is_terminal(Stream::output) && used >= columns(Stream::output);
+  return too_wide ? 1 : kGap;
+}
 
 // The first column to the left, others to the right; a sentence runs on.
 void print_sheet(Output& output, const Sheet& sheet) {
@@ -25,47 +33,33 @@ void print_sheet(Output& output, const Sheet& sheet) {
     for (std::size_t i = 0; i < cells.size(); ++i)
       if (i == 0 || cells.size() == widths.size())
         widths[i] = std::max(widths[i], display_width(cells[i]));
+  const std::size_t gap = gap_between(widths);
   const auto print_line = [&](const Cells& cells) {
-    std::string line = fmt::format("  {:<{}}", cells.front(), widths.front());
+    const std::string name = fmt::format("  {:<{}}", cells.front(), widths.front());
+    std::string line = name;
     for (std::size_t i = 1; i < cells.size(); ++i) {
-      line += "  ";
+      line.append(gap, ' ');
       if (cells.size() == widths.size())
         line.append(widths[i] - display_width(cells[i]), ' ');
       line += cells[i];
     }
+    if (cells.size() < widths.size())
+      line = fitting(Stream::output, line, name.size() + gap);
     output.print("{}\n", line);
   };
   print_line(sheet.head);
   for (const Cells& cells : sheet.lines) print_line(cells);
 }
 
-// Words of a text on lines that fit: the first where `used` columns have been printed,
-// others after `indent`.
-void print_wrapped(Output& output, std::string_view text, std::size_t indent,
-                   std::size_t used) {
-  bool first = true;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(' '), text.size());
-    const std::string_view word = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    const std::size_t width = display_width(word);
-    if (!first && used + 1 + width > kColumns) {
-      output.print("\n{:{}}{}", "", indent, word);
-      used = indent + width;
-    } else {
-      output.print("{}{}", first ? "" : " ", word);
-      used += width + (first ? 0 : 1);
-    }
-    first = false;
-  }
-  output.write("\n");
+void print_paragraph(Output& output, const std::string& text) {
+  output.print("{}\n", fitting(Stream::output, "  " + text, 2));
 }
 
 void print_remarks(Output& output, const Report& report) {
   for (const Remark& remark : remarks(report)) {
     const std::string head = fmt::format("  {}: ", remark.about);
-    output.write(head);
-    print_wrapped(output, remark.text, head.size() > 30 ? 6 : head.size(), head.size());
+    output.print("{}\n", fitting(Stream::output, head + remark.text,
+                                 head.size() > 30 ? 6 : head.size()));
   }
 }
 
@@ -100,8 +94,7 @@ std::string method_text(const Report& report) {
 
 void print_table(Output& output, const Report& report) {
   output.print("{}\n", printable(report.subject.file));
-  output.write("  ");
-  print_wrapped(output, subject_text(report.subject), 2, 2);
+  print_paragraph(output, subject_text(report.subject));
   for (const State state : report.states) {
     output.write("\n");
     print_sheet(output, time_sheet(report, state));
@@ -110,8 +103,7 @@ void print_table(Output& output, const Report& report) {
   }
   output.write("\n");
   print_remarks(output, report);
-  output.write("  ");
-  print_wrapped(output, method_text(report), 2, 2);
+  print_paragraph(output, method_text(report));
 }
 
 }  // namespace weig::cli::bench

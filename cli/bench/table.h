@@ -9,7 +9,7 @@
 
 namespace weig::cli::bench {
 
-// At most 100 columns wide, but for long file names and notes of one word.
+// Sentences are as wide as the terminal, or on one line each where there is none.
 void print_table(Output& output, const Report& report);
 
 void print_json(Output& output, const Report& report);
