@@ -20,7 +20,11 @@
 namespace weig::cli {
 namespace {
 
+constexpr std::size_t kIndent = 2;
+constexpr std::size_t kVerdictWidth = 6;
 constexpr std::size_t kNameWidth = 14;
+constexpr std::size_t kMendIndent = kIndent + kVerdictWidth + 2;
+constexpr std::size_t kSaysIndent = kMendIndent + kNameWidth + 2;
 
 struct Arguments {
   std::string file;
@@ -50,18 +54,25 @@ int status_of(const std::vector<Looked>& results) {
 
 void print_text(Output& output, const SystemFacts& system, const FileFacts* file,
                 const std::vector<Looked>& results) {
-  output.print("Linux {}, {}", printable(system.kernel), counted(system.cpus, "CPU"));
-  if (file) output.print("; {}", printable(file->path));
-  output.print("\n");
+  const auto line = [&output](const std::string& text, std::size_t indent) {
+    output.print("{}\n", fitting(Stream::output, text, indent));
+  };
+  std::string head = fmt::format("Linux {}, {}", printable(system.kernel),
+                                 counted(system.cpus, "CPU"));
+  if (file) head += "; " + printable(file->path);
+  line(head, kIndent);
   std::size_t mends = 0;
   for (const auto& [name, finding] : results) {
-    output.print("  {:<6}  {:<{}}  {}\n", verdict_name(finding.verdict), name,
-                 kNameWidth, printable(finding.says));
-    const std::string indent(10, ' ');
+    line(fmt::format("  {:<{}}  {:<{}}  {}", verdict_name(finding.verdict),
+                     kVerdictWidth, name, kNameWidth, printable(finding.says)),
+         kSaysIndent);
+    // A command is never wrapped: copied from the terminal, it is one line.
+    const std::string indent(kMendIndent, ' ');
     if (!finding.command.empty()) output.print("{}mend: {}\n", indent, finding.command);
     if (!finding.advice.empty())
-      output.print("{}{}{}\n", indent, finding.command.empty() ? "mend: " : "or:   ",
-                   printable(finding.advice));
+      line(fmt::format("{}{}{}", indent, finding.command.empty() ? "try:  " : "or:   ",
+                       printable(finding.advice)),
+           kMendIndent + std::string_view("try:  ").size());
     mends += finding.verdict == Verdict::fine ? 0 : 1;
   }
   if (mends == 0) output.print("  nothing here slows or breaks loading\n");
@@ -117,9 +128,8 @@ Command add_doctor(CLI::App& app) {
       ->type_name("");
   add_json(*command, arguments->form);
   command->footer(
-      "Each finding comes with the command that mends it. Exit status: 0 nothing "
-      "breaks\n"
-      "loading, 1 something does.");
+      "Each finding comes with the command that mends it, or with what to try.\n"
+      "Exit status: 0 nothing breaks loading, 1 something does.");
   return {command, [arguments] { return run_doctor(*arguments); }};
 }
 

@@ -158,7 +158,7 @@ Found memory(const SystemFacts& system, const FileFacts* file) {
                           says, short_bytes(file->size))};
   if (memory.limit < file->size && memory.source.starts_with('/')) {
     finding.command = as_root(system, raise_memory(memory, file->size));
-    finding.advice = "of a container: --memory";
+    finding.advice = "of a container, a larger --memory";
   } else {
     finding.advice = memory.limit < file->size ? "a machine with more memory"
                                                : "end what else uses memory";

@@ -64,9 +64,9 @@ Found location(const SystemFacts&, const FileFacts* file) {
     return Finding{.verdict = Verdict::slows,
                    .says = system +
                            " is remote: page faults wait for it one by one; "
-                           "'auto' reads in large pieces instead of mapping",
-                   .command = "cp " + shell_word(file->path) + " /var/tmp/",
-                   .advice = "then load the copy"};
+                           "'auto' reads in large pieces instead of mapping, and a "
+                           "copy on a local disk loads faster",
+                   .command = "cp " + shell_word(file->path) + " /var/tmp/"};
   std::string says =
       file->storage.in_memory ? system + ", in memory" : system + ", local";
   if (file->read_only_mount)
@@ -104,7 +104,7 @@ Found large_folios(const SystemFacts& system, const FileFacts* file) {
 Found read_ahead(const SystemFacts& system, const FileFacts* file) {
   if (!file->storage.read_ahead || file->storage.in_memory) return {};
   const std::uint64_t bytes = *file->storage.read_ahead;
-  const std::string says = fmt::format("{} KiB", bytes / 1024);
+  const std::string says = fmt::format("{} KiB", grouped(bytes / 1024));
   const bool large_folios = file->large_folios == true;
   // Seen on Linux 6.18 with 2560 KiB: after 2 MiB, small folios up to the window's end.
   const bool uneven =

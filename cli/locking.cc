@@ -23,7 +23,8 @@ Error refusal(std::uint64_t bytes, const LockLimit& limit) {
                fmt::format("cannot lock {} in memory, so nothing is locked",
                            full_bytes(bytes)))
       .found("a limit (RLIMIT_MEMLOCK) of " + full_bytes(limit.soft.value_or(0)))
-      .hint(how_to_raise_lock_limit() + "; --lock-what-fits locks less");
+      .hint("to raise it: " + how_to_raise_lock_limit() +
+            "; --lock-what-fits locks less");
 }
 
 bool stopped(Status& status) {
@@ -62,9 +63,8 @@ std::string lock_limit_text(const LockLimit& limit) {
 }
 
 std::string how_to_raise_lock_limit() {
-  return "to raise it: 'ulimit -l unlimited' in a shell that may, "
-         "LimitMEMLOCK=infinity "
-         "in a systemd unit, '--ulimit memlock=-1' for a container, or the capability "
+  return "'ulimit -l unlimited' in a shell that may, LimitMEMLOCK=infinity in a "
+         "systemd unit, '--ulimit memlock=-1' for a container, or the capability "
          "CAP_IPC_LOCK";
 }
 

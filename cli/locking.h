@@ -18,7 +18,7 @@ enum class LockAmount { nothing, everything, what_fits };
 // "may lock 65.5 kB", "may lock any amount".
 std::string lock_limit_text(const LockLimit& limit);
 
-// How to be allowed to lock so many bytes, as commands and settings.
+// What raises the limit: commands and settings.
 std::string how_to_raise_lock_limit();
 
 // Fails with limit where so many bytes cannot be locked, before anything is loaded.

@@ -74,20 +74,24 @@ void warn_of_small_pages(const Arguments& arguments, Warmed& warmed) {
 
 void print_text(Output& output, const Arguments& arguments, const Warmed& warmed) {
   const LoadReport& load = warmed.load;
-  output.print("{}: {} ", printable(arguments.load.file), short_bytes(load.bytes));
+  const std::string file = printable(arguments.load.file);
+  const auto print = [&output](const std::string& line) {
+    output.print("{}\n", fitting(Stream::output, line, 2));
+  };
+  std::string line = fmt::format("{}: {} ", file, short_bytes(load.bytes));
   if (load.major_faults == 0 && warmed.dropped == 0)
-    output.print("were in memory already");
+    line += "were in memory already";
   else
-    output.print("in memory after {}, {}", duration(load.seconds),
-                 rate(load.bytes, load.seconds));
+    line += fmt::format("in memory after {}, {}", duration(load.seconds),
+                        rate(load.bytes, load.seconds));
   if (warmed.huge_after)
-    output.print(", {:.1f} % in 2 MiB pages", 100 * *warmed.huge_after);
+    line += fmt::format(", {:.1f} % in 2 MiB pages", 100 * *warmed.huge_after);
   if (arguments.load.folios == FolioWish::huge && warmed.huge_before)
-    output.print(" ({:.1f} % before)", 100 * *warmed.huge_before);
-  output.print("\n");
+    line += fmt::format(" ({:.1f} % before)", 100 * *warmed.huge_before);
+  print(line);
   if (warmed.locked)
-    output.print("{}: {} locked in memory until this process is stopped\n",
-                 printable(arguments.load.file), full_bytes(*warmed.locked));
+    print(fmt::format("{}: {} locked in memory until this process is stopped", file,
+                      full_bytes(*warmed.locked)));
 }
 
 template <typename T>
@@ -194,7 +198,7 @@ int lock_and_wait(const Arguments& arguments, const Model& model, Warmed& warmed
   warmed.locked = lock->bytes();
   if (*warmed.locked < byte_count(warmed.plan.ranges))
     note(arguments, warmed,
-         fmt::format("only {} of {} are locked: this process {}; {}",
+         fmt::format("only {} of {} are locked: this process {}; to raise it: {}",
                      full_bytes(*warmed.locked),
                      full_bytes(byte_count(warmed.plan.ranges)),
                      lock_limit_text(memory_lock_limit()), how_to_raise_lock_limit()));
@@ -231,7 +235,7 @@ void add_lock(CLI::App& command, Arguments& arguments) {
       "Keep it in memory (mlock) until stopped; all of it\nor none");
   CLI::Option* part = command.add_flag_callback(
       "--lock-what-fits", [&arguments] { arguments.lock = LockAmount::what_fits; },
-      "The same for as much as the limit allows, from the\nfront on");
+      "The same for as much as the limit allows, from the\nfront on; not with --lock");
   all->excludes(part);
 }
 
@@ -243,7 +247,7 @@ Command add_warm(CLI::App& app) {
   add_file(*command, arguments->load.file);
   command
       ->add_option("--groups", arguments->groups,
-                   "Only these groups of layers; * and ? as in 'weig ls'")
+                   "Only these groups of layers, with * and ? as in\n'weig ls'")
       ->type_name("NAME");
   add_lock(*command, *arguments);
   command->add_flag_callback(
@@ -252,7 +256,7 @@ Command add_warm(CLI::App& app) {
       "again in 2 MiB ones");
   command
       ->add_option("--threads", arguments->load.threads,
-                   "How many threads to use; 0, the default: one a CPU")
+                   "How many threads to use, at most 64; 0, the\ndefault: one a CPU")
       ->check(whole_number(64))
       ->type_name("N");
   add_json(*command, arguments->form);

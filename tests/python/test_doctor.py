@@ -127,7 +127,7 @@ def test_a_short_read_ahead(weig, doctor, model):
         with page_cache.setting(file, kib):
             found = doctor(model)[READ_AHEAD]
             assert found["verdict"] in ("slows", "note")
-            assert f"{kib} KiB" in found["says"]
+            assert f"{kib:,} KiB" in found["says"]
             shell(weig, found["command"])
             found = doctor(model)[READ_AHEAD]
             assert found["verdict"] == "fine" and found["command"] is None
@@ -233,6 +233,7 @@ def test_a_small_memlock_limit(weig_for_all, folder):
         preexec_fn=limited(resource.RLIMIT_MEMLOCK, 65536),
     )  # fmt: skip
     assert first["verdict"] == "note" and "65.5 kB" in first["says"]
+    assert first["advice"].startswith("'ulimit -l unlimited' in a shell")
     assert second["verdict"] == "fine"
 
 
@@ -367,7 +368,7 @@ def test_no_such_file(refused, folder):
     refused(["doctor", folder / "none.weig"], CANNOT_OPEN, folder / "none.weig")
 
 
-def test_a_kernel_that_lacks_calls(doctor, model):
+def test_a_kernel_that_lacks_calls(weig, doctor, model):
     """What no command mends is said in words."""
     environment = os.environ | {
         "LD_PRELOAD": str(PROGRAMS / "libweig_refuse_calls.so"),
@@ -376,3 +377,5 @@ def test_a_kernel_that_lacks_calls(doctor, model):
     found = doctor(model, status=0, env=environment)["kernel"]
     assert found["verdict"] == "slows" and "MADV_POPULATE_READ" in found["says"]
     assert found["command"] is None and "newer kernel" in found["advice"]
+    text = weig.ok("doctor", model, env=environment).text
+    assert f"          try:  {found['advice']}\n" in text
