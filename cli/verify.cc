@@ -51,8 +51,27 @@ bool is_damage(const Damage& damage) {
   return code == Code::corrupt || code == Code::checksum;
 }
 
-std::string verdict(const VerifyReport& report) {
-  if (report.sound()) return "sound";
+// One damaged place on one line: digests are for --json.
+std::string damage_text(const Damage& damage) {
+  const Error::Fields& fields = damage.error.fields();
+  std::string text = is_damage(damage) ? "damaged: " : "not checked: ";
+  if (fields.names_tensor) text += fmt::format("tensor {}, ", in_quotes(fields.tensor));
+  text += fmt::format("bytes [{}, {}), {}: ", damage.begin, damage.end,
+                      short_bytes(damage.end - damage.begin));
+  if (damage.error.code() == Code::checksum)
+    return text + "they differ from their digest";
+  text += printable(fields.what);
+  if (fields.offset != Error::kNoOffset && fields.offset != damage.begin)
+    text += fmt::format(", at offset {}", fields.offset);
+  if (!fields.found.empty()) text += ": found " + printable(fields.found);
+  if (!fields.expected.empty())
+    text += fmt::format("{} expected {}", fields.found.empty() ? ":" : ",",
+                        printable(fields.expected));
+  if (!fields.hint.empty()) text += fmt::format(" ({})", printable(fields.hint));
+  return text;
+}
+
+std::string damages_text(const VerifyReport& report) {
   const std::size_t damaged =
       count_of(report, Code::corrupt) + count_of(report, Code::checksum);
   const std::size_t unchecked = report.damages.size() - damaged;
@@ -63,24 +82,35 @@ std::string verdict(const VerifyReport& report) {
   return text;
 }
 
-void print_text(Output& output, const Arguments& arguments,
-                const VerifyReport& report) {
-  for (const Damage& damage : report.damages)
-    output.print("{}: bytes [{}, {}): {}\n",
-                 is_damage(damage) ? "damaged" : "not checked", damage.begin,
-                 damage.end, damage.error.message());
-  output.print("{}: {}", printable(arguments.file), verdict(report));
+// What was checked, and how that came out.
+std::string verdict(const Arguments& arguments, const VerifyReport& report,
+                    std::uint64_t tensors) {
+  const std::string damages = report.sound() ? "" : damages_text(report) + "; ";
   if (arguments.quick)
-    output.print(", structure, sections and metadata only");
-  else if (report.tensors_with_digest == 0 && report.tensors > 0)
-    output.print(
-        ", structure only: this file has no {}digests, so that damage to its "
-        "data cannot be seen",
-        report.sound() ? "" : "sound ");
-  else
-    output.print(", {} checked", counted(report.tensors_with_digest, "tensor"));
-  output.print("; {}, {}, {}\n", short_bytes(report.bytes), duration(report.seconds),
-               rate(report.bytes, report.seconds));
+    return report.sound()
+               ? "structure, sections and metadata are sound; weights were not checked"
+               : damages + "only structure, sections and metadata were checked";
+  if (report.tensors_with_digest == 0 && report.tensors > 0)
+    return fmt::format("{}there are no {}digests to check the weights by",
+                       report.sound() ? "the structure is sound; " : damages,
+                       report.sound() ? "" : "sound ");
+  const std::string checked =
+      arguments.pattern.empty()
+          ? counted(report.tensors_with_digest, "tensor")
+          : fmt::format("{} of {}", grouped(report.tensors_with_digest),
+                        counted(tensors, "tensor"));
+  return fmt::format("{}{} checked; {}, {}, {}", report.sound() ? "sound, " : damages,
+                     checked, short_bytes(report.bytes), duration(report.seconds),
+                     rate(report.bytes, report.seconds));
+}
+
+void print_text(Output& output, const Arguments& arguments, const VerifyReport& report,
+                std::uint64_t tensors) {
+  const auto print = [&output](const std::string& line) {
+    output.print("{}\n", fitting(Stream::output, line, 2));
+  };
+  for (const Damage& damage : report.damages) print(damage_text(damage));
+  print(printable(arguments.file) + ": " + verdict(arguments, report, tensors));
 }
 
 void print_damage(Json& json, const Damage& damage) {
@@ -165,7 +195,7 @@ int run_verify(const Arguments& arguments) {
     return fail(unchanged.error(), arguments.form);
   Output output(stdout, "standard output");
   arguments.form == Form::json ? print_json(output, arguments, *report)
-                               : print_text(output, arguments, *report);
+                               : print_text(output, arguments, *report, model->size());
   return close_output(output, status_of(*report));
 }
 
@@ -178,15 +208,16 @@ Command add_verify(CLI::App& app) {
   add_file(*command, arguments->file);
   command
       ->add_option("--threads", arguments->threads,
-                   "How many threads to use; 0, the default: one a CPU")
+                   "How many threads to use, at most 1024; 0, the\ndefault: one a CPU")
       ->check(whole_number(1024))
       ->type_name("N");
   auto* quick = command->add_flag(
       "--quick", arguments->quick,
-      "Only structure, sections and metadata: no tensor's bytes are read");
+      "Only structure, sections and metadata: no\ntensor's bytes are read");
   command
       ->add_option("--tensors", arguments->pattern,
-                   "Only tensors whose names match, as in a shell: \"*.bias\"")
+                   "Only tensors whose names match, as in a shell:\n"
+                   "\"*.bias\"; not with --quick")
       ->type_name("PATTERN")
       ->excludes(quick);
   add_load(*command, arguments->open);
@@ -194,10 +225,11 @@ Command add_verify(CLI::App& app) {
   add_accept_unknown_dtypes(*command, arguments->open);
   add_json(*command, arguments->form);
   command->footer(
-      "Exit status: 0 sound, 3 damaged structure, 4 data that differs from its "
-      "digest,\n5 no damage, but a part of a later version that cannot be checked.\n"
-      "--load read keeps a copy in memory: nobody can cut the file "
-      "meanwhile.");
+      "Exit status: 0 sound; 3 the structure is damaged, or the file was changed\n"
+      "meanwhile; 4 data differs from its digest; 5 what this weig does not know: a\n"
+      "newer file, or a damaged header; 8 a page could not be read: a mapped file\n"
+      "was cut, or its disk fails.\n"
+      "--load read keeps a copy in memory: nobody can cut the file meanwhile.");
   return {command, [arguments] { return run_verify(*arguments); }};
 }
 

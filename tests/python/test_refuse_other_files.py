@@ -341,7 +341,17 @@ def test_verify_looks_at_chosen_tensors_or_none(weig, sample_weig, tmp_path):
     assert report["tensors"] == report["tensors_with_digest"] == 1
     assert report["bytes"] == len(good.data)
     quick = weig.ok("verify", "--quick", path).text
-    assert "sound, structure, sections and metadata only" in quick
+    assert quick == (
+        f"{path}: structure, sections and metadata are sound; weights were not checked\n"
+    )
+    some = weig.ok("verify", "--tensors", good.name.decode(), path).text
+    assert f": sound, 1 of {len(file.tensors)} tensors checked; " in some
+    name, begin, end = bad.name.decode(), bad.offset, bad.offset + len(bad.data)
+    found = weig("verify", path).text
+    assert found.startswith(f"damaged: tensor '{name}', bytes [{begin}, {end}), ")
+    line = found.splitlines()[0]
+    assert line.endswith(": they differ from their digest") and len(line) < 120
+    assert "expected " in run.json()["damages"][0]["message"]  # both digests
     quick = weig.ok("verify", "--quick", "--load", "read", "--json", path).json()
     assert quick["bytes"] == 0 and quick["checked"] == "structure"
     none = weig("verify", "--tensors", "no*such", path)
