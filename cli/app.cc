@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 #include <vector>
@@ -71,6 +72,15 @@ std::string suggest_option(const CLI::App& app, const std::string& word) {
   return near ? fmt::format("; did you mean '{}'?", *near) : std::string();
 }
 
+// Leaves out what an option excludes, which its description says where that matters.
+class HelpText : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string text = Formatter::make_option_opts(option);
+    return text.substr(0, text.find(" Excludes:"));
+  }
+};
+
 // How to tell that the words are not understood: as those of them say that are.
 Form form_asked_for(const std::vector<std::string>& words) {
   const auto options_end = std::ranges::find(words, "--");
@@ -88,11 +98,22 @@ int refuse_unknown_command(const std::vector<Command>& commands,
   return fail_usage("weig", message, form);
 }
 
+// What CLI11 says of an option that comes twice or without its value, in plain words.
+std::string plain_words(const CLI::ParseError& error) {
+  const std::string text = printable(error.what());
+  const std::string name = text.substr(0, text.find(": "));
+  if (text.find(": At Most 1 required") != text.npos)
+    return name + " is given more than once";
+  if (text.find(": 1 required ") != text.npos && text.ends_with(" missing"))
+    return name + " needs a value";
+  return text;
+}
+
 int refuse_call(const CLI::App& app, const CLI::ParseError& error, Form form) {
   const auto chosen = app.get_subcommands();
   const CLI::App& command = chosen.empty() ? app : *chosen.front();
   const auto extra = command.remaining();
-  std::string message = printable(error.what());
+  std::string message = plain_words(error);
   // CLI11 names them in the order of its stack, and a missing command before them.
   if (!extra.empty())
     message = fmt::format("{} is not expected{}", in_quotes(extra.front()),
@@ -133,6 +154,7 @@ int run(int argc, const char* const* argv) {
   try {
     CLI::App app("weig: model weights as a file that is mapped instead of loaded.",
                  "weig");
+    app.formatter(std::make_shared<HelpText>());
     app.get_formatter()->column_width(28);
     app.set_help_flag("-h,--help", "Explain this");
     app.set_version_flag("--version", std::string("weig"),

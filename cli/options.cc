@@ -35,12 +35,18 @@ Result<Model> open_model(const std::string& file, const OpenOptions& options) {
   if (model)
     for (const std::string& warning : model->load_report().warnings)
       warn(fmt::format("{}: {}", printable(file), warning));
-  if (model || model.error().code() != Code::unsupported) return model;
+  if (model) return model;
+  return with_option_hint(model.error(), file, options);
+}
+
+Error with_option_hint(const Error& error, const std::string& file,
+                       const OpenOptions& options) {
+  if (error.code() != Code::unsupported) return error;
   const std::string missing = missing_options(file, options);
-  if (missing.empty()) return model;
+  if (missing.empty()) return error;
   std::string hint = missing + " opens it all the same";
   if (missing.find("unsealed") != missing.npos) hint += ", 'weig convert' seals it";
-  return Error(model.error()).hint(std::move(hint));
+  return Error(error).hint(std::move(hint));
 }
 
 Status check_unchanged(const Model& model) {
@@ -57,13 +63,14 @@ int close_output_of(Output& output, const Model& model) {
   return unchanged ? 0 : fail(unchanged.error(), Form::text);  // the output is there
 }
 
-CLI::Validator whole_number(std::uint64_t max) {
-  const auto check = [max](std::string& text) -> std::string {
+CLI::Validator whole_number(std::uint64_t max, std::uint64_t min) {
+  const auto check = [max, min](std::string& text) -> std::string {
     std::uint64_t number = 0;
     const char* end = text.data() + text.size();
     const auto read = std::from_chars(text.data(), end, number);
-    if (read.ec == std::errc() && read.ptr == end && number <= max) return {};
-    return fmt::format("must be a whole number from 0 to {}", max);
+    if (read.ec == std::errc() && read.ptr == end && number >= min && number <= max)
+      return {};
+    return fmt::format("must be a whole number from {} to {}", min, max);
   };
   return {check, ""};
 }

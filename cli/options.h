@@ -13,8 +13,8 @@
 
 namespace weig::cli {
 
-// For numbers: digits only, at most `max`. (CLI11 would take -1 for 2^64 - 1.)
-CLI::Validator whole_number(std::uint64_t max);
+// For numbers: digits only, from `min` to `max`. (CLI11 would take -1 for 2^64 - 1.)
+CLI::Validator whole_number(std::uint64_t max, std::uint64_t min = 0);
 
 void add_file(CLI::App& command, std::string& file);
 void add_json(CLI::App& command, Form& form);
@@ -24,9 +24,11 @@ void add_accept_unknown_dtypes(CLI::App& command, OpenOptions& options);
 // --load WAY: how the command brings the file into memory.
 void add_load(CLI::App& command, OpenOptions& options);
 
-// Model::open(), with the hint which of the last two options would have opened the
-// file.
+// Model::open(), with its warnings told, and where it fails with the hint which of the
+// last two options would have opened the file. The hint alone, for an error of it.
 Result<Model> open_model(const std::string& file, const OpenOptions& options);
+Error with_option_hint(const Error& error, const std::string& file,
+                       const OpenOptions& options);
 
 // To be asked when all has been read through a mapping: of a page that a cut went
 // through, the rest reads as zeros. Fails with corrupt where the file was written to or

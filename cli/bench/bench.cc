@@ -155,13 +155,13 @@ void add_choices(CLI::App& command, Arguments& arguments) {
       ->type_name("LIST");
   command
       .add_option("--rounds", arguments.settings.rounds,
-                  "How many runs of each; without it, 5")
-      ->check(CLI::Range(1, 1000).description(""))
+                  "How many runs of each, at most 1000; without it, 5")
+      ->check(whole_number(1000, 1))
       ->type_name("N");
   command
       .add_option("--threads", arguments.settings.threads,
-                  "Threads that load and that touch; 0, the default,\n"
-                  "as many as suit")
+                  "Threads that load and that touch, at most 64; 0,\n"
+                  "the default, as many as suit")
       ->check(whole_number(64))
       ->type_name("N");
   command.add_flag("--fresh", arguments.settings.with_fresh,

@@ -10,6 +10,7 @@
 #include "bench/status_line.h"
 #include "bench/usage.h"
 #include "bench/worker.h"
+#include "options.h"
 #include "quantity.h"
 #include "terminal.h"
 
@@ -182,7 +183,7 @@ Result<Subject> subject_of(const Settings& settings) {
   OpenOptions options = settings.open;
   options.part = Part::metadata;
   const auto model = Model::open(settings.file, options);
-  if (!model) return model.error();
+  if (!model) return with_option_hint(model.error(), settings.file, options);
   Subject subject;
   subject.file = settings.file;
   subject.format = model->format();
