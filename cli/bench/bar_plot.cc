@@ -47,8 +47,7 @@ std::string described(const Report& report, const Row& row) {
   if (const auto fresh = total_of(row.fresh))
     text += fmt::format("\nwith fresh memory {} s", seconds_text(fresh->median));
   if (const auto limit = raw_limit(report, row.state))
-    text += fmt::format("\n{:.2f} times the {}", total->median / *limit,
-                        limit_name(row.state));
+    text += fmt::format("\n{:.2f} times the {}", total->median / *limit, kRawName);
   return text;
 }
 
@@ -107,16 +106,15 @@ void print_row(Output& output, const Report& report, const Row& row, const Axis&
       top, kRow, html_lines(described(report, row)));
 }
 
-void print_limit(Output& output, const Axis& axis, State state, double limit,
-                 int height) {
+void print_limit(Output& output, const Axis& axis, double limit, int height) {
   const double at = axis.percent(limit);
   const bool left = at > 55;
   output.print(
       "<line class=\"raw\" x1=\"{0:.2f}%\" x2=\"{0:.2f}%\" y1=\"4\" y2=\"{1}\"/>"
       "<text class=\"rawlabel\" x=\"{0:.2f}%\" y=\"13\" dx=\"{2}\" "
       "text-anchor=\"{3}\">{4} {5} s</text>\n",
-      at, height - kBottom + 4, left ? -6 : 6, left ? "end" : "start",
-      limit_name(state), seconds_text(limit));
+      at, height - kBottom + 4, left ? -6 : 6, left ? "end" : "start", kRawName,
+      seconds_text(limit));
 }
 
 std::string summary(const Report& report, State state) {
@@ -156,7 +154,7 @@ void print_bars(Output& output, const Report& report, State state) {
     top += kRow;
   }
   if (const auto limit = raw_limit(report, state))
-    print_limit(output, axis, state, *limit, height);
+    print_limit(output, axis, *limit, height);
   output.write("</svg>\n<ul class=\"values\" aria-hidden=\"true\">");
   for (const Row* row : rows) output.print("<li>{}</li>", value_text(*row));
   output.write("</ul></div>\n");

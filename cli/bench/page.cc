@@ -76,7 +76,7 @@ void print_tile(Output& output, const Report& report, State state) {
   std::string text = rate(report.subject.file_size, seconds);
   const auto limit = raw_limit(report, state);
   if (limit && state == State::cold)
-    text += fmt::format(", {:.2f} times the raw limit", seconds / *limit);
+    text += fmt::format(", {:.2f} times the raw reading", seconds / *limit);
   for (const Way way : {Way::copy, Way::plain})
     if (const Row* row = row_of(report, way, state))
       if (const auto total = total_of(row->backed))
@@ -111,11 +111,11 @@ void print_bars_card(Output& output, const Report& report, State state) {
       "<li><span class=\"dash\"></span>{2}</li>{3}</ul>\n",
       state_name(state),
       state == State::cold
-          ? "Nothing of the file in memory before. The raw limit is the faster "
-            "of two readings that keep nothing."
+          ? "Nothing of the file in memory before. The raw reading is the faster "
+            "of two that keep nothing."
           : "All of the file in the page cache before. The raw reading copies "
             "it from there into one small buffer; mapping copies nothing.",
-      limit_name(state),
+      kRawName,
       report.with_fresh ? "<li><span class=\"dot\"></span>total with fresh memory</li>"
                         : "");
   print_unproven(output, report, state);

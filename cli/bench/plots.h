@@ -9,14 +9,12 @@
 
 namespace weig::cli::bench {
 
-// Bars: time by way, split into what it went into, with the raw limit marked.
+// Bars: time by way, split into what it went into, with the raw reading marked.
 void print_bars(Output& output, const Report& report, State state);
 
-// What raw_limit() is called: a loader that maps can be faster than a reading that
-// copies.
-constexpr const char* limit_name(State state) {
-  return state == State::cold ? "raw limit" : "raw reading";
-}
+// What raw_limit() is called: warm, a loader that maps can be faster than a reading
+// that copies.
+inline constexpr const char* kRawName = "raw reading";
 
 // For each way: memory over time, and below it what of the file is in the page cache.
 void print_traces(Output& output, const Traces& traces);
