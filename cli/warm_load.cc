@@ -71,9 +71,10 @@ Status drop_known_small(const WarmOptions& options, Warmed& warmed) {
   const ResidentBytes bytes = resident_bytes(*residency, warmed.plan.ranges);
   warmed.huge_before = share(bytes.huge, bytes.bytes);
   const auto storage = storage_of(options.file);
+  const auto small = small_pieces(*residency, warmed.plan.ranges);
   const bool droppable = storage && !storage->in_memory;
-  if (bytes.small == 0 || !droppable) return {};
-  return drop(options.file, small_pieces(*residency, warmed.plan.ranges), warmed);
+  if (small.empty() || !droppable) return {};
+  return drop(options.file, small, warmed);
 }
 
 // What of the ranges to drop so that another load can be huge. Where the kernel does

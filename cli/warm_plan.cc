@@ -66,7 +66,9 @@ std::vector<FileRange> small_pieces(const Residency& residency,
   constexpr std::uint64_t kPiece = PageCache::kPieceBytes;
   std::vector<FileRange> small;
   const std::vector<PageCache::Piece>& pieces = residency.cache.pieces;
-  for (std::uint64_t i = 0; i < pieces.size(); ++i) {
+  const std::uint64_t end =
+      std::min<std::uint64_t>(pieces.size(), residency.cache.file_size / kPiece);
+  for (std::uint64_t i = 1; i < end; ++i) {
     const FileRange piece{i * kPiece, (i + 1) * kPiece};
     if (pieces[i].folio == PageCache::Folio::small && bytes_within(ranges, piece) > 0)
       small.push_back(piece);

@@ -28,7 +28,9 @@ struct WarmPlan {
 Result<WarmPlan> warm_plan(const std::string& file,
                            const std::vector<std::string>& groups);
 
-// The pieces of 2 MiB in `ranges` that are in memory as small folios.
+// The pieces of 2 MiB in `ranges` that are in memory as small folios, but not those
+// that are so whatever is done: the first, which opening a file reads page by page, and
+// a last one that is not whole.
 std::vector<FileRange> small_pieces(const Residency& residency,
                                     const std::vector<FileRange>& ranges);
 

@@ -50,7 +50,7 @@ complete -c weig -n '__weig_in get' -l all -d 'Print all values of a large tenso
 complete -c weig -n '__weig_in warm' -l groups -x -d 'Only these groups of layers'
 complete -c weig -n '__weig_in warm' -l lock -d 'Keep it in memory until stopped'
 complete -c weig -n '__weig_in warm' -l lock-what-fits -d 'Keep what the limit allows'
-complete -c weig -n '__weig_in warm' -l huge -d 'Read small pieces again as 2 MiB ones'
+complete -c weig -n '__weig_in warm' -l huge -d 'Read small folios again as 2 MiB ones'
 complete -c weig -n '__weig_in verify bench warm' -l threads -x -d 'How many threads to use'
 complete -c weig -n '__weig_in verify' -l quick -d 'Structure, sections and metadata only'
 complete -c weig -n '__weig_in verify' -l tensors -x -d 'Only tensors whose names match'
