@@ -87,7 +87,7 @@ Result<std::vector<FilePart>> file_parts(const Model& model) {
         {.name = std::string((*groups)[i].name), .is_group = true, .ranges = {*range}});
   }
   const auto loose = without(data, joined(grouped));
-  if (!loose.empty()) parts.push_back({.name = "other tensors", .ranges = loose});
+  if (!loose.empty()) parts.push_back({.name = "rest of the file", .ranges = loose});
   parts.front().ranges = without(file, std::vector{data});
   return parts;
 }
@@ -112,7 +112,8 @@ Result<std::vector<FileRange>> group_ranges(const std::vector<FilePart>& parts,
     const auto near = nearest(known, pattern);
     return Error(Code::not_found, "no group is called " + in_quotes(pattern))
         .hint(near ? fmt::format("did you mean {}?", in_quotes(*near))
-                   : "'weig residency' lists them, between metadata and other tensors");
+                   : "'weig residency' lists them, between metadata and the rest of "
+                     "the file");
   }
   return joined(std::move(ranges));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // weig residency: how much of a file is in memory, group by group.
+#include <fmt/format.h>
 #include <weig/model.h>
 
 #include <algorithm>
@@ -22,7 +23,10 @@ namespace weig::cli {
 namespace {
 
 constexpr std::size_t kMaxNameWidth = 32;
+constexpr std::size_t kMinNameWidth = 12;
 constexpr std::size_t kMostCells = 64;
+constexpr std::size_t kLeastCells = 8;
+constexpr std::size_t kIndent = 2;
 // Of output that goes to no terminal.
 constexpr std::size_t kPipeColumns = 100;
 
@@ -47,15 +51,20 @@ void print_rows(Output& output, const Residency& residency, const ResidentBytes&
   const Blocks blocks =
       terminal && terminal_is_utf8() ? Blocks::unicode : Blocks::ascii;
   const std::size_t width = terminal ? columns(Stream::output) : kPipeColumns;
+  // Two spaces, name, two, "123.4 MB", two, "100.0 %", two, strip; one column stays
+  // free.
+  const std::size_t beside_name = kIndent + 2 + 8 + 2 + 7 + 2 + 1;
+  const std::size_t most_name = std::clamp(
+      width - std::min(width, beside_name + kLeastCells), kMinNameWidth, kMaxNameWidth);
   std::size_t name_width = 0;
   for (const Row& row : rows)
     name_width = std::max(name_width, display_width(printable(row.part.name)));
-  name_width = std::min(name_width, kMaxNameWidth);
-  // Two spaces, name, two, "123.4 MB", two, "100.0 %", two; one column stays free.
-  const std::size_t used = 2 + name_width + 2 + 8 + 2 + 7 + 2 + 1;
-  const std::size_t cells = std::min(width > used + 8 ? width - used : 8, kMostCells);
+  name_width = std::min(name_width, most_name);
+  const std::size_t used = beside_name + name_width;
+  const std::size_t cells =
+      std::clamp(width - std::min(width, used), kLeastCells, kMostCells);
   for (const Row& row : rows) {
-    const std::string name = shortened(printable(row.part.name), kMaxNameWidth);
+    const std::string name = shortened(printable(row.part.name), most_name);
     output.print(
         "  {}{}  {:>8}  {:>5.1f} %  {}\n", name,
         std::string(name_width - std::min(name_width, display_width(name)), ' '),
@@ -70,17 +79,20 @@ void print_text(Output& output, const Arguments& arguments, const Residency& res
   const PageCache& cache = residency.cache;
   const std::string file = printable(arguments.file);
   if (!cache.known) {
-    output.print("{}: unknown how much of {} is in memory: {}\n", file,
-                 short_bytes(cache.file_size), why_unknown(arguments.file));
+    const std::string line =
+        fmt::format("{}: unknown how much of {} is in memory: {}", file,
+                    short_bytes(cache.file_size), why_unknown(arguments.file));
+    output.print("{}\n", fitting(Stream::output, line, kIndent));
     return;
   }
   const ResidentBytes all =
       resident_bytes(residency, std::vector<FileRange>{{0, cache.file_size}});
-  output.print("{}: {} of {} in memory ({:.1f} %)", file, short_bytes(all.resident),
-               short_bytes(all.bytes), percent(all.resident, all.bytes));
+  std::string head =
+      fmt::format("{}: {} of {} in memory ({:.1f} %)", file, short_bytes(all.resident),
+                  short_bytes(all.bytes), percent(all.resident, all.bytes));
   if (all.huge + all.small > 0)
-    output.print(", {} of it in 2 MiB folios", short_bytes(all.huge));
-  output.print("\n");
+    head += fmt::format(", {} of it in 2 MiB folios", short_bytes(all.huge));
+  output.print("{}\n", fitting(Stream::output, head, kIndent));
   print_rows(output, residency, all, rows);
 }
 
@@ -145,6 +157,9 @@ Command add_residency(CLI::App& app) {
   add_file(*command, arguments->file);
   add_json(*command, arguments->form);
   command->footer(
+      "A folio is a piece in which the kernel keeps a file in memory: one of 2 MiB\n"
+      "costs one page fault, small ones many. Metadata is what lies before and behind\n"
+      "the tensors; the rest of the file is tensors of no group, and padding.\n"
       "The kernel tells this to the owner of a file and to those who may write it;\n"
       "for others it is unknown.");
   return {command, [arguments] { return run_residency(*arguments); }};

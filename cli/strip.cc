@@ -100,9 +100,8 @@ std::string strip_legend(Blocks blocks, const ResidentBytes& shown) {
   if (shown.huge + shown.small == 0)
     return fmt::format("{} in memory  {} in part  {} not in memory", m.small, m.part,
                        m.none);
-  return fmt::format(
-      "{} in 2 MiB folios  {} in small ones  {} in part  {} not in memory", m.huge,
-      m.small, m.part, m.none);
+  return fmt::format("{} 2 MiB folios  {} small ones  {} in part  {} not in memory",
+                     m.huge, m.small, m.part, m.none);
 }
 
 }  // namespace weig::cli

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The weig command as a program to run: status, output, time, and memory on request."""
 
+import fcntl
 import json
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
 import time
 from dataclasses import dataclass
 
@@ -109,6 +113,27 @@ class Weig:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+
+    def on_terminal(self, *arguments, columns=80, **environment):
+        """Runs it on a terminal, and returns what that shows and the status."""
+        ours, theirs = pty.openpty()
+        size = struct.pack("4H", 24, columns, 0, 0)
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
+        environment = {"TERM": "xterm", "LC_ALL": "C.UTF-8"} | environment
+        process = subprocess.Popen(
+            [self.path, *map(os.fspath, arguments)],
+            stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
+            env=os.environ | environment,
+        )  # fmt: skip
+        os.close(theirs)
+        out = b""
+        try:
+            while piece := os.read(ours, 65536):
+                out += piece
+        except OSError:  # how a terminal ends
+            pass
+        os.close(ours)
+        return out.decode().replace("\r\n", "\n"), process.wait()
 
     @staticmethod
     def _run(command, timeout, **options):

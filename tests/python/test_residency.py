@@ -5,7 +5,6 @@ go; as root, and as a user on root's file."""
 import json
 import mmap
 import os
-import pty
 import re
 import resource
 import shutil
@@ -118,33 +117,12 @@ def test_residency_of_others_files_is_unknown(weig_for_all, model, warm):
     assert "root" in report["reason"]
 
 
-def on_a_terminal(weig, *arguments, **environment):
-    """What the command prints on a terminal."""
-    ours, theirs = pty.openpty()
-    environment = {"TERM": "xterm", "LC_ALL": "C.UTF-8"} | environment
-    process = subprocess.Popen(
-        [weig.path, *map(str, arguments)],
-        stdout=theirs, stdin=subprocess.DEVNULL, env=os.environ | environment,
-    )  # fmt: skip
-    os.close(theirs)
-    out = b""
-    try:
-        while piece := os.read(ours, 65536):
-            out += piece
-    except OSError:  # how a terminal ends
-        pass
-    os.close(ours)
-    assert process.wait() == 0
-    return out.decode()
-
-
 def test_the_strip_suits_the_terminal(weig, model):
     model.read_bytes()
-    assert (
-        "\u2588" in (out := on_a_terminal(weig, "residency", model)) or "\u2593" in out
-    )
+    text, _ = weig.on_terminal("residency", model)
+    assert "\u2588" in text or "\u2593" in text
     for environment in ({"TERM": "dumb"}, {"LC_ALL": "C"}):
-        text = on_a_terminal(weig, "residency", model, **environment)
+        text, _ = weig.on_terminal("residency", model, **environment)
         assert text.isascii() and ("####" in text or "====" in text)
     assert weig.ok("residency", model).text.isascii()
 
@@ -184,7 +162,7 @@ def test_warm_takes_groups(weig, model):
     assert report["bytes"] == 20 * MIB
     _, parts = residency(weig, model)
     assert parts["layers.0"]["resident"] == parts["layers.2"]["resident"] == 10 * MIB
-    assert parts["other tensors"]["resident"] < 10 * MIB  # but for read-ahead
+    assert parts["rest of the file"]["resident"] < 10 * MIB  # but for read-ahead
 
 
 def test_a_group_without_bytes_loads_nothing(weig, big_tmp):
