@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // weig verify: is every byte what the writer wrote?
 #include <fmt/format.h>
+#include <weig/convert.h>
 #include <weig/verify.h>
 
 #include <algorithm>
@@ -177,13 +178,27 @@ Result<std::optional<std::vector<std::uint32_t>>> chosen(const Arguments& argume
   return ordinals;
 }
 
+// A source header that export could not give back is damage as well.
+void add_source_header(const Model& model, VerifyReport& report) {
+  const auto section = model.section(disk::SectionKind::source);
+  if (!section || !*section) return;  // found out already, or there is none
+  auto status = check_source_header(model);
+  if (status) return;
+  const auto begin =
+      static_cast<std::uint64_t>((*section)->data() - model.mapped().data());
+  report.damages.insert(report.damages.begin(),
+                        {std::move(status).error(), begin, begin + (*section)->size()});
+}
+
 Result<VerifyReport> verify_with_bar(const Arguments& arguments, const Model& model) {
   auto tensors = chosen(arguments, model);
   if (!tensors) return std::move(tensors).error();
   ProgressBar bar("verifying");
-  return verify(model, {.threads = arguments.threads,
-                        .progress = bar.callback(),
-                        .tensors = *std::move(tensors)});
+  auto report = verify(model, {.threads = arguments.threads,
+                               .progress = bar.callback(),
+                               .tensors = *std::move(tensors)});
+  if (report) add_source_header(model, *report);
+  return report;
 }
 
 int run_verify(const Arguments& arguments) {

@@ -116,14 +116,14 @@ TEST(Policy, unknown_residency_is_never_called_warm) {
   LoadFacts facts = cold_local_file();
   facts.resident.reset();
   EXPECT_FALSE(wants_samples(facts));  // it is populated in any case
-  EXPECT_EQ(choose_way(facts).reason, "residency is unknown (not our file)");
+  EXPECT_EQ(choose_way(facts).reason, "residency is unknown (another user's file)");
   facts.storage.read_ahead = 128 << 10;
   EXPECT_TRUE(wants_samples(facts));
   facts.samples = Samples{.places = 8, .were_present = 8, .huge = {}};
   Choice choice = choose_way(facts);
   EXPECT_EQ(choice.way, LoadWay::populate);
   EXPECT_EQ(choice.reason,
-            "residency is unknown (not our file), of 8 places tried 8 were in memory");
+            "residency is unknown (another user's file), of 8 places tried 8 were in memory");
   facts.samples = Samples{.places = 2, .were_present = 0, .huge = true};
   choice = choose_way(facts);
   EXPECT_EQ(choice.way, LoadWay::populate);

@@ -165,7 +165,7 @@ const std::vector<Bad>& bad_headers() {
       {"hole_at_the_start", "{" + entry("a", "U8", "[4]", "[4,8]") + "}", 8,
        Code::corrupt, "hole of 4 bytes", true},
       {"trailing_bytes", "{" + entry("a", "U8", "[4]", "[0,4]") + "}", 5, Code::corrupt,
-       "1 bytes after", true},
+       "1 byte after", true},
       {"same_range",
        "{" + entry("a", "U8", "[4]", "[0,4]") + "," + entry("b", "U8", "[4]", "[0,4]") +
            "}",

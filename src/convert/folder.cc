@@ -208,7 +208,8 @@ Status check_present(const std::string& folder, const Index& index) {
   return Error(Code::cannot_open,
                "the index names files that are not there: " + some_of(missing) +
                    ", with " + std::to_string(tensors.size()) +
-                   " tensors: " + some_of(tensors))
+                   (tensors.size() == 1 ? " tensor: " : " tensors: ") +
+                   some_of(tensors))
       .file(index.path)
       .found(std::to_string(index.shards.size() - missing.size()) + " of " +
              std::to_string(index.shards.size()) + " files");

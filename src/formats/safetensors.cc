@@ -246,11 +246,12 @@ class HeaderReader {
       last = &entry;
     }
     if (end < manifest_.file_size)
-      WEIG_TRY(lenient(
-          std::to_string(manifest_.file_size - end) + " bytes after the last tensor",
-          "safetensors forbids it; if parts were joined into one file, "
-          "convert the parts; else 'weig convert --lenient' ignores "
-          "what is behind"));
+      WEIG_TRY(lenient(std::to_string(manifest_.file_size - end) +
+                           (manifest_.file_size - end == 1 ? " byte" : " bytes") +
+                           " after the last tensor",
+                       "safetensors forbids it; if parts were joined into one file, "
+                       "convert the parts; else 'weig convert --lenient' ignores "
+                       "what is behind"));
     return {};
   }
 

@@ -38,7 +38,7 @@ std::string residency_text(const LoadFacts& facts) {
   if (facts.resident)
     return gigabytes(*facts.resident) + " of " + gigabytes(facts.bytes) +
            " are in memory already";
-  std::string text = "residency is unknown (not our file)";
+  std::string text = "residency is unknown (another user's file)";
   if (facts.samples)
     text += ", of " + std::to_string(facts.samples->places) + " places tried " +
             std::to_string(facts.samples->were_present) + " were in memory";

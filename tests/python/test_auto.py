@@ -186,7 +186,7 @@ def test_what_unknown_residency_is_found_to_be(
         assert "gives no huge pages here" in told
     else:
         assert (
-            f"reason residency is unknown (not our file), of {tried} were in memory\n"
+            f"reason residency is unknown (another user's file), of {tried} were in memory\n"
         ) in told
 
 

@@ -303,7 +303,7 @@ def test_residency_of_others_files_is_unknown(model, program_for_all, cold):
         report = load_as_nobody(program_for_all, model, way)
         assert report["resident_before"] is None and report["resident_after"] is None
         assert report["sum"] == expected and report["warnings"] == []
-    assert "residency is unknown (not our file)" in report["reason"]
+    assert "residency is unknown (another user's file)" in report["reason"]
 
 
 # A slow, remote file system.
