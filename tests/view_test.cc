@@ -2,6 +2,9 @@
 // View: what a sound file hands out, fully and lazily checked.
 #include <gtest/gtest.h>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <thread>
 
@@ -253,15 +256,25 @@ TEST(View, const_use_from_many_threads) {
 }
 
 // Whoever writes to the file while it is opened: the numbers that were checked are
-// those that are used, so that no view leads outside the bytes.
+// those that are used, so that no view leads outside the bytes. The neighbour has a
+// mapping of its own, as another process would.
 TEST(View, a_header_that_changes_under_the_check_is_not_believed) {
-  Image image = Image::basic();
+  const Image image = Image::basic();
   const std::uint64_t size = image.size();
+  const int file = ::memfd_create("m.weig", 0);
+  ASSERT_EQ(::write(file, image.bytes.data(), size), static_cast<ssize_t>(size));
+  const auto map = [&] {
+    void* at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    EXPECT_NE(at, MAP_FAILED);
+    return static_cast<std::byte*>(at);
+  };
+  std::byte* const ours = map();
+  std::byte* const theirs = map();
   std::atomic<bool> stop = false;
   std::thread writer([&] {
     // As whole words, as a neighbour's write arrives.
     std::atomic_ref<std::uint64_t> file_size(
-        *static_cast<std::uint64_t*>(static_cast<void*>(image.bytes.data() + 32)));
+        *static_cast<std::uint64_t*>(static_cast<void*>(theirs + 32)));
     while (!stop) {
       file_size = std::uint64_t{1} << 40;
       file_size = size;
@@ -269,7 +282,7 @@ TEST(View, a_header_that_changes_under_the_check_is_not_believed) {
   });
   int opened = 0;
   for (int i = 0; i < 200'000; ++i) {
-    const auto view = image.open({.validation = Validation::lazy});
+    const auto view = View::open({ours, size}, {.validation = Validation::lazy});
     if (!view) continue;
     ++opened;
     EXPECT_EQ(view->file_size(), size);
@@ -278,6 +291,9 @@ TEST(View, a_header_that_changes_under_the_check_is_not_believed) {
   stop = true;
   writer.join();
   EXPECT_GT(opened, 0);
+  ::munmap(ours, size);
+  ::munmap(theirs, size);
+  ::close(file);
 }
 
 // The front in memory was measured by another header than the one that is in it now.
