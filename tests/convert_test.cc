@@ -98,11 +98,12 @@ TEST(Convert, a_damaged_weig_file_is_not_sealed_anew) {
 
 // A sealed file in which `name` is quantized by its own scale, with 8 u32 of one entry.
 Image quantized(const std::string& name, std::uint32_t scheme = 1) {
-  std::vector<std::byte> section;
+  std::vector<std::byte> section(40);
+  std::byte* at = section.data();
   for (const std::uint32_t field :
        {1u, 0u, 0u, scheme, disk::kNone, 0u, 1u, disk::kNone, disk::kNone, 0u}) {
-    section.resize(section.size() + 4);
-    store(section.data() + section.size() - 4, field);
+    store(at, field);
+    at += sizeof field;
   }
   return Image::sealed({{name, Dtype::i8, {2}}, {name + ".scale", Dtype::f32, {}}},
                        {{disk::SectionKind::quantization, section}});
