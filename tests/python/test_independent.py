@@ -12,7 +12,7 @@ import minimal_file
 import weig_file
 import weig_writer
 from command import CORRUPT, UNSUPPORTED
-from safetensors_file import pattern
+from safetensors_file import DTYPES, pattern
 
 SOURCES = Path(__file__).resolve().parent.parent / "independent"
 ACCEPT = "--accept-unsealed"
@@ -183,49 +183,86 @@ def big_endian(width, data):
     return b"".join(data[i : i + width][::-1] for i in range(0, len(data), width))
 
 
+# Bytes that are swapped as one number; of all other types there is nothing to swap.
+SWAPPED = {
+    "f64": 8,
+    "i64": 8,
+    "u64": 8,
+    "complex128": 8,
+    "complex64": 4,
+    "f32": 4,
+    "i32": 4,
+    "u32": 4,
+    "complex32": 2,
+    "bcomplex32": 2,
+    "f16": 2,
+    "bf16": 2,
+    "i16": 2,
+    "u16": 2,
+}
+
+
+def every_type(order):
+    """A tensor of each type, of 3 x 8 elements, for minimal_file.build."""
+    tensors = []
+    for i, (dtype, code) in enumerate(weig_file.CODES.items()):
+        data = pattern(weig_file.byte_count(code, (3, 8)), i)
+        if order == ">":
+            data = big_endian(SWAPPED.get(dtype, 1), data)
+        tensors.append((dtype.encode(), code, (3, 8), data))
+    return tensors
+
+
 def test_big_endian_elements_swap_by_their_width(weig, tmp_path):
     """C21: each width is swapped, complex numbers by component, bytes and below not."""
-    widths = {
-        "f64": 8,
-        "i64": 8,
-        "u64": 8,
-        "complex128": 8,
-        "complex64": 4,
-        "f32": 4,
-        "i32": 4,
-        "u32": 4,
-        "complex32": 2,
-        "bcomplex32": 2,
-        "f16": 2,
-        "bf16": 2,
-        "i16": 2,
-        "u16": 2,
-        "i8": 1,
-        "u8": 1,
-        "bool": 1,
-        "f8_e4m3fn": 1,
-        "f8_e8m0": 1,
-        "f4_e2m1": 1,
-        "f6_e2m3": 1,
-        "i4": 1,
-        "u2": 1,
-        "i1": 1,
-    }
-    tensors, expected = [], {}
-    for dtype, width in widths.items():
-        data = pattern(
-            weig_file.byte_count(weig_file.CODES[dtype], (3, 8)), len(tensors)
-        )
-        expected[dtype] = data
-        tensors.append(
-            (dtype.encode(), weig_file.CODES[dtype], (3, 8), big_endian(width, data))
-        )
+    expected = {name.decode(): data for name, *_, data in every_type("<")}
     for gap in (0, 3):
-        file = seal(weig, tmp_path, minimal_file.build(tensors, ">", gap=gap))
+        raw = minimal_file.build(every_type(">"), ">", gap=gap)
+        file = seal(weig, tmp_path, raw)
         assert {t.name.decode(): t.data for t in file.tensors} == expected
         for dtype, data in expected.items():
             got = weig.ok("get", "--raw", ACCEPT, tmp_path / "in.weig", dtype)
             assert got.out == data
+
+
+def test_big_endian_file_is_like_its_little_endian_twin(weig, tmp_path):
+    """Sealed and printed."""
+    big, little = tmp_path / "big.weig", tmp_path / "little.weig"
+    big.write_bytes(minimal_file.build(every_type(">"), ">"))
+    little.write_bytes(minimal_file.build(every_type("<")))
+
+    sealed = []
+    for path in (big, little):
+        target = path.with_suffix(".sealed.weig")
+        weig.ok("convert", path, "-o", target)
+        weig.ok("verify", target)
+        sealed.append(target.read_bytes())
+    assert sealed[0] == sealed[1]
+    for check in ("--quick", "--json"):
+        weig.ok("verify", check, ACCEPT, big)
+    for command in ("info", "ls"):
+        its_own = {"file": str(little)}
+        if command == "info":
+            its_own["format"] = "weig_minimal"
+        told = weig.ok(command, "--json", ACCEPT, big).json() | its_own
+        assert told == weig.ok(command, "--json", ACCEPT, little).json()
+    for dtype in weig_file.CODES:
+        for options in ([], ["--json", "--widen"], ["--slice", "1:, ::-2"]):
+            call = ["get", ACCEPT, *options]
+            assert weig.ok(*call, big, dtype).out == weig.ok(*call, little, dtype).out
+
+
+def test_big_endian_file_is_exported_like_its_little_endian_twin(weig, tmp_path):
+    lacking = {"complex128", "complex32", "bcomplex32", "f8_e4m3", "f8_e3m4"}
+    lacking |= {"f8_e4m3b11fnuz", "i4", "u4", "i2", "u2", "i1", "u1"}  # in safetensors
+    exported = []
+    for order in "<>":
+        held = [t for t in every_type(order) if t[0].decode() not in lacking]
+        (tmp_path / "in.weig").write_bytes(minimal_file.build(held, order))
+        target = tmp_path / f"{len(exported)}.safetensors"
+        weig.ok("export", tmp_path / "in.weig", target)
+        exported.append(target.read_bytes())
+    assert len(held) == len(DTYPES) and exported[0] == exported[1]
 
 
 @pytest.mark.parametrize("codes", [(0, 0), (0, 5), (0, 1), (6, 23), (4, 3)])
