@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Everything that must hold before a change lands: the optimized build with all tests,
-# then the unit tests under the sanitizers, and their core part on other machines. Builds
-# are incremental.
+# then the unit tests under the sanitizers, those of threads under theirs, and the core
+# part on other machines. Builds are incremental.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=$(nproc)
@@ -26,4 +26,5 @@ targets=$(build/asan/tests/fuzz/weig_fuzz_replay --list | wc -l)
 fuzzed=$(ctest --preset asan -N -L '^fuzz$' | grep -c ': fuzz_' || true)
 echo "fuzz targets without libFuzzer: $((targets - fuzzed)) of $targets"
 
+./scripts/tsan.sh threads
 ./scripts/machines.sh core
