@@ -122,8 +122,9 @@ TEST(Policy, unknown_residency_is_never_called_warm) {
   facts.samples = Samples{.places = 8, .were_present = 8, .huge = {}};
   Choice choice = choose_way(facts);
   EXPECT_EQ(choice.way, LoadWay::populate);
-  EXPECT_EQ(choice.reason,
-            "residency is unknown (another user's file), of 8 places tried 8 were in memory");
+  EXPECT_EQ(
+      choice.reason,
+      "residency is unknown (another user's file), of 8 places tried 8 were in memory");
   facts.samples = Samples{.places = 2, .were_present = 0, .huge = true};
   choice = choose_way(facts);
   EXPECT_EQ(choice.way, LoadWay::populate);

@@ -199,7 +199,7 @@ def lenient_headers():
     yield "same_range", "C53", "same bytes", assemble(same, bytes(4))
     for more in (1, 4096):
         raw = by_hand(TWO) + bytes(more)
-        yield f"trailing_{more}", "C53", f"{more} bytes after", raw
+        yield f"trailing_{more}", "C53", f"{more} byte{'s' if more > 1 else ''} after", raw
     for what, value in (
         ("number", "0"),
         ("null", "null"),
