@@ -16,9 +16,9 @@ namespace {
 
 using Found = std::optional<Finding>;
 
-// What a process needs of address space beside the file: libraries, stacks, the room
-// to align the mapping.
-constexpr std::uint64_t kSpaceBeside = std::uint64_t{64} << 20;
+// What loading needs of address space beside the file and what this process has: a
+// thread's stack, and the room to align the mapping. More threads make do with less.
+constexpr std::uint64_t kSpaceBeside = std::uint64_t{10} << 20;
 
 Found kernel(const SystemFacts& system, const FileFacts*) {
   std::string missing;
