@@ -29,11 +29,10 @@ volatile std::sig_atomic_t stopped_by = 0;
 
 volatile std::sig_atomic_t json_promised = 0;
 std::atomic<bool> output_has_begun = false;
+std::atomic<bool> stops_are_polled = false;
 
 // Longer paths than any system allows are not remembered.
 char unfinished_file[4097];
-
-extern "C" void note_stop(int signal) { stopped_by = signal; }
 
 constexpr std::size_t kPathRoom = 4096;
 constexpr const char* kLostPage =
@@ -72,6 +71,27 @@ void tell_lost_page_as_json(std::string_view path) noexcept {
   json.add("    \"expected\": null,\n    \"hint\": null,\n    \"message\": \"");
   json.add_escaped(path).add(path.empty() ? "a file " : ": ").add(kLostPage);
   json.add("\"\n  }\n}\n").write(STDOUT_FILENO);
+}
+
+void tell_stop_as_json(int signal) noexcept {
+  const char digits[] = {'1', static_cast<char>('0' + (128 + signal) / 10 % 10),
+                         static_cast<char>('0' + (128 + signal) % 10)};
+  ShortText<512> json;
+  json.add("{\n  \"error\": {\n    \"code\": \"cancelled\",\n    \"status\": ");
+  json.add({digits, 3}).add(",\n    \"file\": null,\n    \"tensor\": null,\n");
+  json.add("    \"offset\": null,\n    \"what\": \"interrupted\",\n");
+  json.add("    \"found\": null,\n    \"expected\": null,\n    \"hint\": null,\n");
+  json.add("    \"message\": \"interrupted\"\n  }\n}\n").write(STDOUT_FILENO);
+}
+
+// Someone says stop. Where there is nothing to take away, there is nothing to wait for.
+// Only what signal-safety(7) lists is allowed here.
+extern "C" void stop(int signal) {
+  stopped_by = signal;
+  if (stops_are_polled) return;
+  if (json_promised != 0 && !output_has_begun) tell_stop_as_json(signal);
+  ShortText<32>().add("weig: interrupted\n").write(STDERR_FILENO);
+  ::_exit(128 + signal);
 }
 
 // A page of a mapped file could not be read: the file was cut short, or its disk
@@ -153,10 +173,12 @@ void prepare_process() {
   handle(SIGPIPE, SIG_IGN);
   handle(SIGXFSZ, SIG_IGN);
   handle_lost_pages();
-  handle(SIGINT, note_stop);
-  handle(SIGTERM, note_stop);
-  if (!is_ignored(SIGHUP)) handle(SIGHUP, note_stop);  // nohup stays in force
+  handle(SIGINT, stop);
+  handle(SIGTERM, stop);
+  if (!is_ignored(SIGHUP)) handle(SIGHUP, stop);  // nohup stays in force
 }
+
+void poll_for_stops() noexcept { stops_are_polled = true; }
 
 void set_unfinished_file(std::string_view path) noexcept {
   if (path.size() >= sizeof unfinished_file) path = {};

@@ -24,8 +24,12 @@ bool terminal_is_utf8();
 // Makes the process fit to write files: standard streams that are closed cannot become
 // the descriptor of a model file, as many files may be open as the system allows, a
 // closed pipe or a size limit is an error of write() instead of sudden death, and
-// Ctrl-C, SIGTERM and SIGHUP only raise a flag.
+// Ctrl-C, SIGTERM and SIGHUP end it with a message.
 void prepare_process();
+
+// From here on, those three only raise a flag: there is something to be taken away, or
+// to be brought to its end. To be called before that begins.
+void poll_for_stops() noexcept;
 
 // Names the unfinished file, if any, that must go should the process die at once, which
 // a page of a mapped file that cannot be read makes it do. Empty: none.

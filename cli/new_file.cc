@@ -80,6 +80,7 @@ Result<NewFile> NewFile::create(const std::string& path, Existing existing,
   file.path_ = error ? path : real.string();
   file.existing_ = existing;
   const std::string temporary = temporary_name(file.path_);
+  poll_for_stops();
   file.file_.reset(create_file(temporary, permissions_of_new(file.path_, input)));
   if (!file.file_)
     return Error(Code::cannot_open,

@@ -20,6 +20,7 @@ constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
 Output::Output(std::FILE* file, std::string name, OnSignal on_signal)
     : file_(file), name_(std::move(name)), on_signal_(on_signal) {
   buffer_.reserve(kBufferBytes + 4096);
+  if (on_signal == OnSignal::finish) poll_for_stops();
   // The buffer above is the only one: large spans go to the system without a copy.
   std::setvbuf(file_, nullptr, _IONBF, 0);
 }

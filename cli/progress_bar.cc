@@ -53,6 +53,7 @@ Progress ProgressBar::callback() {
 }
 
 bool ProgressBar::advance(std::uint64_t done, std::uint64_t total) {
+  poll_for_stops();
   if (stop_signal() != 0) return false;
   const auto now = Clock::now();
   // Work of several passes (hashing sources, then copying) starts over.

@@ -15,6 +15,7 @@
 #include "bench/trace.h"
 #include "bench/usage.h"
 #include "command.h"
+#include "host.h"
 #include "new_file.h"
 #include "options.h"
 #include "report.h"
@@ -106,6 +107,7 @@ Status write_page(NewFile& file, const Arguments& arguments, const Report& repor
 }
 
 int run_bench(Arguments& arguments) {
+  poll_for_stops();  // its processes and files go with it
   if (const std::string wrong = read_lists(arguments); !wrong.empty())
     return fail_usage("weig bench", wrong, arguments.form);
   const Settings& settings = arguments.settings;

@@ -216,6 +216,9 @@ Result<ExportReport> export_model(const Model& model, const os::InputFile& file,
         .expected("at most " + std::to_string(kMostTimes) + " times the file's " +
                   std::to_string(file.size()));
   report.tensors = model.size();
+  // Before there is a file.
+  if (!goes_on(options.progress, 0, total))
+    return Error(Code::cancelled, "export was stopped");
   WEIG_TRY_ASSIGN(sink,
                   file_sink(path, options.existing, as_private_as(file.permissions())));
   WEIG_TRY(sink->reserve(total));
