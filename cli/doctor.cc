@@ -125,6 +125,7 @@ Command add_doctor(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("doctor", "Say what will slow or break loading here");
   command->add_option("FILE", arguments->file, "A WEIG or safetensors file")
+      ->check(file_name())
       ->type_name("");
   add_json(*command, arguments->form);
   command->footer(

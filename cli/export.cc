@@ -73,6 +73,7 @@ Command add_export(CLI::App& app) {
       ->type_name("");
   command->add_option("DST", arguments->target, "What to write")
       ->required()
+      ->check(file_name())
       ->type_name("");
   add_force(*command, arguments->options.existing);
   add_json(*command, arguments->form);

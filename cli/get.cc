@@ -124,6 +124,7 @@ void add_get_options(CLI::App& command, Arguments& arguments) {
       .add_option(
           "-o,--output", arguments.target,
           "Write to a file: .npy if its name ends so, else\ntext, or bytes with --raw")
+      ->check(file_name())
       ->type_name("DST");
   add_force(command, arguments.existing);
   command.add_flag_callback(

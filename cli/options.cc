@@ -75,6 +75,13 @@ CLI::Validator whole_number(std::uint64_t max, std::uint64_t min) {
   return {check, ""};
 }
 
+CLI::Validator file_name() {
+  const auto check = [](std::string& text) -> std::string {
+    return text.empty() ? "'' is not a file's name" : "";
+  };
+  return {check, ""};
+}
+
 void add_file(CLI::App& command, std::string& file) {
   command.add_option("FILE", file, "A WEIG or safetensors file")
       ->required()

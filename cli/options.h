@@ -16,6 +16,9 @@ namespace weig::cli {
 // For numbers: digits only, from `min` to `max`. (CLI11 would take -1 for 2^64 - 1.)
 CLI::Validator whole_number(std::uint64_t max, std::uint64_t min = 0);
 
+// A file's name, which is not empty.
+CLI::Validator file_name();
+
 void add_file(CLI::App& command, std::string& file);
 void add_json(CLI::App& command, Form& form);
 void add_force(CLI::App& command, Existing& existing);

@@ -496,3 +496,21 @@ def test_folder_as_output_takes_one_source_only(refused, files):
     two = [files / "a.safetensors", files / "b.safetensors"]
     two[1].write_bytes(by_reference({"v": ("F32", (8,), pattern(32))}))
     refused(["convert", *two, "-o", files], INVALID_ARGUMENT, files, kept=files)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ["doctor", ""],
+        ["get", "a.weig", "w", "-o", ""],
+        ["export", "a.weig", ""],
+        ["convert", "a.safetensors", "-o", ""],
+    ],
+    ids=lambda call: call[0],
+)
+def test_an_empty_name_is_a_wrong_call(weig, files, call):
+    before = list_tree(files)
+    run = weig(*[files / word if word.startswith("a.") else word for word in call])
+    assert run.status == 64 and run.out == b""
+    assert "'' is not a file's name" in run.err
+    assert list_tree(files) == before
