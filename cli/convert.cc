@@ -46,11 +46,17 @@ std::string joined(const std::vector<std::string>& names) {
 
 void tell_more(const Arguments& arguments, const ConvertReport& report) {
   for (const std::string& warning : report.warnings) warn(warning);
-  if (report.other_files.empty()) return;
   const bool copied = arguments.options.other_files == OtherFiles::copy;
-  const std::string names = printable(joined(report.other_files));
-  tell(copied ? "weig: copied too: " + names
-              : "weig: left behind: " + names + " (--copy-others copies them)");
+  const auto& others = report.other_files;
+  const auto& left = report.left_behind;
+  if (copied && !others.empty()) tell("weig: copied too: " + printable(joined(others)));
+  if (left.empty()) return;
+  std::string hint;
+  if (!copied && !others.empty())
+    hint = others.size() == left.size()
+               ? " (--copy-others copies them)"
+               : " (--copy-others copies those without weights)";
+  tell("weig: left behind: " + printable(joined(left)) + hint);
 }
 
 void print_text(Output& output, const ConvertReport& report) {
@@ -91,6 +97,7 @@ void print_json(Output& output, const ConvertReport& report) {
   json.member("exact_source", report.exact_source);
   print_names(json, "sources", report.sources);
   print_names(json, "other_files", report.other_files);
+  print_names(json, "left_behind", report.left_behind);
   print_names(json, "warnings", report.warnings);
   json.end_object();
 }
@@ -123,7 +130,8 @@ void add_convert_options(CLI::App& command, ConvertOptions& options) {
       "share bytes, metadata that is not text");
   command.add_flag_callback(
       "--copy-others", [&options] { options.other_files = OtherFiles::copy; },
-      "Copy a folder's other files (config.json,\ntokenizer, ...) beside the output");
+      "Copy a folder's other files (config.json,\ntokenizer, ...) beside the output; "
+      "no weights and\nno folders in it");
   command.add_flag_callback(
       "--sha256", [&options] { options.source_hash = SourceHash::sha256; },
       "Record the SHA-256 of each source file in the\nmetadata");
@@ -149,6 +157,7 @@ Command add_convert(CLI::App& app) {
   command
       ->add_option("-o,--output", arguments->target,
                    "What to write; without it, SRC with the ending\n.weig")
+      ->check(file_name())
       ->type_name("DST");
   add_force(*command, arguments->options.existing);
   add_convert_options(*command, arguments->options);

@@ -58,8 +58,11 @@ int fail(const Error& error, Form form) {
     // The error in hand matters more than one of telling it.
     [[maybe_unused]] const Status ignored = output.finish();
   }
-  tell(stop_signal() != 0 ? std::string("weig: interrupted")
-                          : "weig: " + error.message());
+  const std::string& hint = error.fields().hint;
+  if (stop_signal() == 0)
+    tell("weig: " + error.message());
+  else
+    tell("weig: interrupted" + (hint.empty() ? "" : " (" + printable(hint) + ")"));
   return exit_status(error);
 }
 

@@ -49,7 +49,9 @@ struct ConvertReport {
   double seconds = 0;
   bool exact_source = false;             // export gives the source back byte for byte
   std::vector<std::string> sources;      // files read
-  std::vector<std::string> other_files;  // copied, or left behind
+  std::vector<std::string> other_files;  // that are no weights; copied, or left behind
+  // All in the folder that was neither read nor copied; "NAME/" are folders in it.
+  std::vector<std::string> left_behind;
   std::vector<std::string> warnings;
 };
 

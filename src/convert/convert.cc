@@ -120,12 +120,15 @@ class Conversion {
     if (!plan) return std::move(plan).error().file(sources_.files[0].file.path());
     plan_ = *std::move(plan);
     WEIG_TRY_ASSIGN(sections, make_sections());
+    // Before there is a file and before it gets its name, however little is copied.
+    WEIG_TRY(tell(0, plan_.data_bytes()));
     WEIG_TRY_ASSIGN(writer, Writer::create(target, specs_, plan_,
                                            {.existing = options_.existing,
                                             .sections = std::move(sections),
                                             .permissions = permissions()}));
     WEIG_TRY(copy_data(writer));
     WEIG_TRY(check_sources());
+    WEIG_TRY(tell(report.data_bytes, report.data_bytes));
     report.file_size = writer.file_size();
     WEIG_TRY_ASSIGN(id, writer.finish());
     report.file_id = id;
@@ -151,6 +154,11 @@ class Conversion {
     for (const SourceFile& source : sources_.files)
       all &= as_private_as(source.file.permissions());
     return all;
+  }
+
+  Status tell(std::uint64_t done, std::uint64_t total) const {
+    if (goes_on(options_.progress, done, total)) return {};
+    return Error(Code::cancelled, "conversion was stopped");
   }
 
   void make_specs() {
@@ -393,17 +401,27 @@ Result<ConvertReport> convert(std::span<const std::string> sources,
     copies = std::move(planned);
   }
   // Beside the folder's own files, nothing is left behind and nothing to copy.
-  if (is_inside(path, opened.folder)) opened.other_files.clear();
+  if (is_inside(path, opened.folder)) {
+    opened.other_files.clear();
+    opened.unread.clear();
+  }
   std::vector<std::string> other_files = opened.other_files;
+  std::vector<std::string> left_behind = opened.unread;
+  if (options.other_files == OtherFiles::leave)
+    left_behind.insert(left_behind.end(), other_files.begin(), other_files.end());
+  std::ranges::sort(left_behind);
   Conversion conversion(std::move(opened), options);
   if (auto status = conversion.run(path); !status) {
     Error error = std::move(status).error();
     // Memory and threads are no file's; what was to be written needed them.
     return error.fields().file.empty() ? std::move(error).file(path) : error;
   }
-  WEIG_TRY(copies.run());
+  if (auto status = copies.run(options.progress); !status)
+    return std::move(status).error().hint("the model is complete: " + path +
+                                          "; not all other files were copied");
   conversion.report.warnings = std::move(warnings);
   conversion.report.other_files = std::move(other_files);
+  conversion.report.left_behind = std::move(left_behind);
   return std::move(conversion.report);
 }
 

@@ -50,12 +50,14 @@ std::string some_of(const std::vector<std::string>& names) {
   return out;
 }
 
+// Names of folders end in a slash.
 Result<std::vector<std::string>> names_in(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (std::filesystem::directory_iterator entry(folder, error), end;
        !error && entry != end; entry.increment(error))
-    if (!entry->is_directory(error)) names.push_back(entry->path().filename().string());
+    names.push_back(entry->path().filename().string() +
+                    (entry->is_directory(error) ? "/" : ""));
   if (error)
     return os::system_error(Code::cannot_open, "read the folder", error.value())
         .file(folder);
@@ -300,6 +302,16 @@ Result<std::string> only_weights_file(const std::string& folder,
   return name;
 }
 
+// Whether one of the sources is this file, or lies in this folder.
+bool is_read(const std::string& path, const Sources& sources) {
+  const std::string place = std::filesystem::path(path).lexically_normal().string();
+  return std::ranges::any_of(sources.files, [&](const SourceFile& source) {
+    const std::string file =
+        std::filesystem::path(source.file.path()).lexically_normal().string();
+    return place.ends_with('/') ? file.starts_with(place) : file == place;
+  });
+}
+
 }  // namespace
 
 Result<Sources> open_folder(const std::string& folder, const ConvertOptions& options) {
@@ -325,8 +337,11 @@ Result<Sources> open_folder(const std::string& folder, const ConvertOptions& opt
     const bool weights = std::ranges::any_of(
         kWeightSuffixes,
         [&](std::string_view suffix) { return name.ends_with(suffix); });
-    if (!weights && !name.starts_with('.') && !name.ends_with(kIndexSuffix))
+    if (name.starts_with('.') || name.ends_with(kIndexSuffix)) continue;
+    if (!weights && !name.ends_with('/'))
       sources.other_files.push_back(name);
+    else if (!is_read(join(folder, name), sources))
+      sources.unread.push_back(name);
   }
   return sources;
 }

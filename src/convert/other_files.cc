@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "core/progress.h"
 #include "core/try.h"
 #include "store/sink.h"
 
@@ -12,7 +13,19 @@ namespace {
 
 constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
 
-Status copy_file(const std::string& from, const std::string& to, Existing existing) {
+// What is counted for a progress callback.
+struct Count {
+  const Progress& progress;
+  std::uint64_t total = 0;
+  std::uint64_t done = 0;
+};
+
+bool is_zero(Bytes bytes) {
+  return std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{}; });
+}
+
+Status copy_file(const std::string& from, const std::string& to, Existing existing,
+                 Count& count) {
   WEIG_TRY_ASSIGN(input, os::InputFile::open(from));
   WEIG_TRY_ASSIGN(output, os::OutputFile::create(to,
                                                  existing == Existing::replace
@@ -24,8 +37,13 @@ Status copy_file(const std::string& from, const std::string& to, Existing existi
     const auto bytes = MutableBytes(piece).first(
         std::min<std::uint64_t>(piece.size(), input.size() - at));
     WEIG_TRY(input.read(at, bytes));
-    WEIG_TRY(output.write(at, bytes));
+    // Holes stay holes; the last piece gives the file its size.
+    const bool last = bytes.size() == input.size() - at;
+    if (last || !is_zero(bytes)) WEIG_TRY(output.write(at, bytes));
     at += bytes.size();
+    count.done += bytes.size();
+    if (!goes_on(count.progress, count.done, std::max(count.done, count.total)))
+      return Error(Code::cancelled, "copying was stopped").file(to);
   }
   WEIG_TRY(output.sync());
   return output.publish();
@@ -82,7 +100,8 @@ Result<OtherFileCopies> OtherFileCopies::plan(const Sources& sources,
     Copy copy{(std::filesystem::path(sources.folder) / name).string(),
               (beside / name).string()};
     // What cannot be copied is told before anything is written.
-    WEIG_TRY(os::InputFile::open(copy.from));
+    WEIG_TRY_ASSIGN(file, os::InputFile::open(copy.from));
+    copy.size = file.size();
     const auto from = os::file_id(copy.from);
     const auto to = os::file_id(copy.to);
     if (from && to && *from == *to) continue;
@@ -92,8 +111,11 @@ Result<OtherFileCopies> OtherFileCopies::plan(const Sources& sources,
   return copies;
 }
 
-Status OtherFileCopies::run() const {
-  for (const Copy& copy : copies_) WEIG_TRY(copy_file(copy.from, copy.to, existing_));
+Status OtherFileCopies::run(const Progress& progress) const {
+  Count count{progress};
+  for (const Copy& copy : copies_) count.total += copy.size;
+  for (const Copy& copy : copies_)
+    WEIG_TRY(copy_file(copy.from, copy.to, existing_, count));
   return {};
 }
 

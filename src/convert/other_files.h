@@ -20,12 +20,14 @@ class OtherFileCopies {
   // already are left alone.
   static Result<OtherFileCopies> plan(const Sources& sources, const std::string& target,
                                       Existing existing);
-  Status run() const;
+  // Tells of its progress by bytes, as a pass of its own.
+  Status run(const Progress& progress) const;
 
  private:
   struct Copy {
     std::string from;
     std::string to;
+    std::uint64_t size = 0;
   };
   std::vector<Copy> copies_;
   Existing existing_ = Existing::refuse;

@@ -42,6 +42,8 @@ struct Sources {
   std::vector<std::string> index_files;  // read to find the others
   std::string folder;                    // if the source was one
   std::vector<std::string> other_files;  // names in the folder that are no weights
+  // Other weights and, with a slash after them, folders.
+  std::vector<std::string> unread;
 };
 
 // Opens one file, of any kind that convert() takes.

@@ -4,6 +4,7 @@
 import hashlib
 import json
 import os
+import shutil
 
 import pytest
 
@@ -331,8 +332,14 @@ OTHERS = ["config.json", "tokenizer.model"]
 
 
 def test_other_files_are_told_and_left(weig, with_others):
-    report = weig.ok(*with_others.convert("--json")).json()
-    assert report["other_files"] == OTHERS
+    shutil.copy(with_others.path / shard_name(0), with_others.path / "extra.safetensors")
+    (with_others.path / "old.gguf").write_text("weights of another format")
+    left = [OTHERS[0], "extra.safetensors", "old.gguf", "pytorch_model.bin", "sub/"]
+    left.append(OTHERS[1])
+    run = weig.ok(*with_others.convert("--json"))
+    report = run.json()
+    assert report["other_files"] == OTHERS and report["left_behind"] == left
+    assert f"weig: left behind: {', '.join(left)} (--copy-others copies" in run.err
     assert sorted(os.listdir(with_others.target.parent)) == ["in", "out.weig"]
 
 
@@ -340,7 +347,9 @@ def test_copy_others_copies_them(weig, with_others, tmp_path):
     (tmp_path / "out").mkdir()
     target = tmp_path / "out" / "model.weig"
     call = ["convert", with_others.path, "-o", target, "--copy-others"]
-    assert weig.ok(*call, "--json").json()["other_files"] == OTHERS
+    report = weig.ok(*call, "--json").json()
+    assert report["other_files"] == OTHERS
+    assert report["left_behind"] == ["pytorch_model.bin", "sub/"]
     assert sorted(os.listdir(tmp_path / "out")) == sorted([*OTHERS, "model.weig"])
     for name in OTHERS:
         copy, original = tmp_path / "out" / name, with_others.path / name

@@ -45,12 +45,13 @@ def test_other_files_that_do_not_fit(weig, small_sources, full_tmpfs, tmp_path):
     source = tmp_path / "model"
     shutil.copytree(small_sources, source)
     (source / "a.weig").unlink()
-    (source / "tokenizer.json").write_bytes(bytes(20 * MIB))
+    (source / "tokenizer.json").write_bytes(b"x" * (20 * MIB))
     target = full_tmpfs / "out.weig"
     run = weig("convert", "--copy-others", source, "-o", target)
     copy = full_tmpfs / "tokenizer.json"
     assert run.status == IO and run.err.startswith(f"weig: {copy}: ")
     assert NO_SPACE in run.err and run.err.count("\n") == 1
+    assert f"the model is complete: {target}" in run.err
     assert os.listdir(full_tmpfs) == ["out.weig"]
     weig.ok("verify", target)
     target.unlink()
