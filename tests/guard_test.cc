@@ -8,7 +8,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -180,22 +179,6 @@ TEST_F(Guarded, needs_a_file_that_nobody_writes) {
   EXPECT_EQ(model.guard_report().state, GuardState::off);
   EXPECT_NE(model.guard_report().reason.find("open for writing"), std::string::npos);
   ::close(writer);
-}
-
-TEST_F(Guarded, tells_where_there_is_no_address_space_for_a_copy) {
-  Child child([&] {
-    std::ifstream pages("/proc/self/statm");
-    rlim_t used = 0;
-    pages >> used;
-    used *= static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
-    const auto size = static_cast<rlim_t>(std::filesystem::file_size(path_));
-    const rlimit limit{used + size * 3 / 2 + (8 << 20), RLIM_INFINITY};
-    if (::setrlimit(RLIMIT_AS, &limit) != 0) return false;
-    const auto model = Model::open(path_, {.guard = Guard::wanted});
-    return model && model->guard_report().state == GuardState::holding &&
-           model->guard_report().reason.find("address space") != std::string::npos;
-  });
-  EXPECT_EQ(child.wait(), 0);
 }
 
 TEST_F(Guarded, a_forked_child_has_none) {

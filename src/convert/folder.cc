@@ -302,14 +302,24 @@ Result<std::string> only_weights_file(const std::string& folder,
   return name;
 }
 
-// Whether one of the sources is this file, or lies in this folder.
-bool is_read(const std::string& path, const Sources& sources) {
-  const std::string place = std::filesystem::path(path).lexically_normal().string();
-  return std::ranges::any_of(sources.files, [&](const SourceFile& source) {
-    const std::string file =
-        std::filesystem::path(source.file.path()).lexically_normal().string();
-    return place.ends_with('/') ? file.starts_with(place) : file == place;
-  });
+std::string normal(const std::string& path) {
+  return std::filesystem::path(path).lexically_normal().string();
+}
+
+// The paths of all sources, in order.
+std::vector<std::string> paths_of(const Sources& sources) {
+  std::vector<std::string> paths;
+  for (const SourceFile& source : sources.files)
+    paths.push_back(normal(source.file.path()));
+  std::ranges::sort(paths);
+  return paths;
+}
+
+// Whether one of them is this file, or lies in this folder ("FOLDER/").
+bool is_read(const std::string& path, const std::vector<std::string>& sources) {
+  const auto found = std::ranges::lower_bound(sources, path);
+  return found != sources.end() &&
+         (path.ends_with('/') ? found->starts_with(path) : *found == path);
 }
 
 }  // namespace
@@ -333,6 +343,7 @@ Result<Sources> open_folder(const std::string& folder, const ConvertOptions& opt
     WEIG_TRY(gather(sources));
   }
   sources.folder = folder;
+  const std::vector<std::string> read = paths_of(sources);
   for (const std::string& name : names) {
     const bool weights = std::ranges::any_of(
         kWeightSuffixes,
@@ -340,7 +351,7 @@ Result<Sources> open_folder(const std::string& folder, const ConvertOptions& opt
     if (name.starts_with('.') || name.ends_with(kIndexSuffix)) continue;
     if (!weights && !name.ends_with('/'))
       sources.other_files.push_back(name);
-    else if (!is_read(join(folder, name), sources))
+    else if (!is_read(normal(join(folder, name)), read))
       sources.unread.push_back(name);
   }
   return sources;

@@ -9,6 +9,7 @@ Unit tests of the guard are in guard_test.cc.
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -391,6 +392,19 @@ def test_a_process_that_is_not_told_of_forks_has_no_lease(file):
     with holding(file, **with_refusals("atfork=12")) as holder:
         report = holder.report()
         assert report["state"] == "off" and "be told of forks" in report["reason"]
+
+
+def test_too_little_address_space_is_told(file):
+    file.write_bytes(model_bytes(64 * MIB))
+
+    def limit():
+        most = (64 * 3 // 2 + 40) * MIB  # for one mapping and the program, not for two
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+    with holding(file, preexec_fn=limit) as holder:
+        report = holder.report()
+        assert report["state"] == "holding"
+        assert "a copy: cannot reserve" in report["reason"]
 
 
 def test_leases_may_be_forbidden(file):
