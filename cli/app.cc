@@ -100,7 +100,7 @@ int refuse_unknown_command(const std::vector<Command>& commands,
 
 // What CLI11 says of an option that comes twice or without its value, in plain words.
 std::string plain_words(const CLI::ParseError& error) {
-  const std::string text = printable(error.what());
+  std::string text = printable(error.what());
   const std::string name = text.substr(0, text.find(": "));
   if (text.find(": At Most 1 required") != text.npos)
     return name + " is given more than once";

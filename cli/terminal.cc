@@ -95,7 +95,7 @@ std::optional<char32_t> take_escape(std::string_view& text) {
 // next one, if there is one within `room` columns.
 std::size_t word_end(std::string_view text, std::size_t room) {
   std::size_t end = 0;
-  const std::size_t open = text.find_first_not_of("(");
+  const std::size_t open = text.find_first_not_of('(');
   if (open < text.size() && text[open] == '\'') {
     const std::size_t close = text.find('\'', open + 1);
     if (close != text.npos && display_width(text.substr(0, close + 1)) <= room)

@@ -309,6 +309,7 @@ std::string normal(const std::string& path) {
 // The paths of all sources, in order.
 std::vector<std::string> paths_of(const Sources& sources) {
   std::vector<std::string> paths;
+  paths.reserve(sources.files.size());
   for (const SourceFile& source : sources.files)
     paths.push_back(normal(source.file.path()));
   std::ranges::sort(paths);
