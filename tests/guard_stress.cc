@@ -35,9 +35,10 @@ int fail(const char* what, const std::string& more = "") {
 
 std::uint64_t sum_of(const weig::Model& model) {
   std::uint64_t sum = 0;
-  for (const auto& tensor : model.tensors())
-    for (const std::uint64_t word : tensor->as<std::uint64_t>().value())
-      sum = sum * 31 + word;
+  for (const auto& tensor : model.tensors()) {
+    const auto words = tensor->as<std::uint64_t>().value();
+    for (const std::uint64_t word : words) sum = sum * 31 + word;
+  }
   return sum;
 }
 
