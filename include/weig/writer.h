@@ -105,7 +105,7 @@ class Sink;  // src/store/sink.h
 // What a kill or a power failure leaves is named ".NAME.XXXXXXXX.part", and is no
 // obstacle. A size limit (RLIMIT_FSIZE) is an error if the process ignores SIGXFSZ.
 // Move-only; one thread at a time. Memory: the front of the file (about 110 bytes a
-// tensor plus names) and buffers of 16 MiB.
+// tensor plus names), for a moment twice, and buffers of 16 MiB.
 class Writer {
  public:
   // Reserves the space and starts. `specs` and `plan` belong together.

@@ -14,6 +14,8 @@ from safetensors_file import by_hand, pattern
 
 GIB = 1 << 30
 NUMBERS = [signal.SIGINT, signal.SIGTERM]
+# Seconds; to go on to the end takes several times as long.
+AT_ONCE = 0.5
 
 
 def with_header(file, header, size):
@@ -63,7 +65,7 @@ def test_a_long_header_stops_at_once(weig, long_header, call):
     before = os.listdir(long_header.parent)
     call = [call[0], long_header, *call[1:]]
     seconds, _, err = stopped(weig, signal.SIGTERM, 0.15, *call)
-    assert seconds < 0.1 and err == "weig: interrupted\n"
+    assert seconds < AT_ONCE and err == "weig: interrupted\n"
     assert os.listdir(long_header.parent) == before
 
 
@@ -83,18 +85,15 @@ def test_tensors_without_elements_stop(weig, big_tmp, number):
 
 @pytest.mark.parametrize("command", ["residency", "doctor", "evict"])
 def test_a_giant_file_stops_at_once(weig, big_tmp, command):
-    size = 15 << 40
+    size = 15 << 40  # ext4 has no larger ones
     header = b'{"w":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' % (size, size)
-    try:
-        file = with_header(big_tmp / "giant.safetensors", header, size)
-    except OSError:
-        pytest.skip("the file system has no files so large")
+    file = with_header(big_tmp / "giant.safetensors", header, size)
     process = weig.start(command, file)
     time.sleep(0.3)
     process.terminate()
     start = time.monotonic()
     process.communicate(timeout=60)
-    assert time.monotonic() - start < 0.2
+    assert time.monotonic() - start < AT_ONCE
     assert process.returncode in (0, 1, 128 + signal.SIGTERM)  # or it was faster
 
 
@@ -110,7 +109,7 @@ def test_copying_other_files_stops(weig, big_tmp, number):
     target = out / "model.weig"
     call = ["convert", source, "-o", target, "--copy-others"]
     seconds, _, err = stopped(weig, number, 0.5, *call)
-    assert seconds < 0.1
+    assert seconds < AT_ONCE
     assert err.startswith(f"weig: interrupted (the model is complete: {target};")
     assert os.listdir(out) == ["model.weig"]
     weig.ok("verify", target)
