@@ -203,7 +203,7 @@ def mended_in_one_shell(weig, check, file, **options):
 
 def test_a_small_address_space(weig, doctor, model):
     first, second = mended_in_one_shell(
-        weig, "address space", model, preexec_fn=limited(resource.RLIMIT_AS, 48 * MIB)
+        weig, "address space", model, preexec_fn=limited(resource.RLIMIT_AS, 32 * MIB)
     )
     assert first["verdict"] == "breaks" and "ENOMEM" in first["says"]
     assert second["verdict"] == "fine"
@@ -214,7 +214,7 @@ def test_a_limit_that_root_may_not_raise(weig, model):
     keep = ["setpriv", "--bounding-set", "-sys_resource", weig.path, "doctor", model]
 
     def limit():
-        resource.setrlimit(resource.RLIMIT_AS, (48 * MIB, 48 * MIB))
+        resource.setrlimit(resource.RLIMIT_AS, (32 * MIB, 32 * MIB))
 
     run = subprocess.run([*keep, "--json"], preexec_fn=limit, stdout=subprocess.PIPE)
     found = {c["check"]: c for c in json.loads(run.stdout)["checks"]}["address space"]
