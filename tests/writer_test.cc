@@ -170,19 +170,6 @@ TEST(Save, refuses_bytes_that_do_not_fit_the_shape) {
   EXPECT_TRUE(folder.names().empty());
 }
 
-TEST(Save, refuses_metadata_that_nobody_could_read) {
-  const Folder folder;
-  for (const char* text :
-       {"{\"a\":1", "hello", "[1]", R"({"a":1})", R"({"a":"","a":""})",
-        "{\"k\":\"\xFF\"}", R"({"a":"b"} c)"}) {
-    const auto saved = save(folder.path("m.weig"), {}, text);
-    ASSERT_FALSE(saved) << text;
-    EXPECT_EQ(saved.error().code(), Code::invalid_argument) << text;
-    EXPECT_TRUE(folder.names().empty()) << text;
-  }
-  EXPECT_TRUE(save(folder.path("m.weig"), {}, R"({"a":"b"})"));
-}
-
 TEST(Save, refuses_other_bytes_for_tensors_that_share_them) {
   const Folder folder;
   const std::uint64_t shape[] = {4};
