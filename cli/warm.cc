@@ -169,7 +169,7 @@ std::filesystem::file_time_type time_of(const std::string& path) {
 Status hold(const Arguments& arguments, const Model& model,
             std::span<const FileRange> ranges, MemoryLock lock) {
   const std::string& file = arguments.load.file;
-  auto written = time_of(file);
+  std::optional<std::filesystem::file_time_type> written;  // when it was locked again
   while (wait_for_stop(1) == 0) {
     const auto change = model.changed();
     if (!change) continue;
