@@ -63,7 +63,7 @@ enum class FileChange {
   none,
   removed,   // the path leads to nothing
   replaced,  // the path leads to another file
-  modified,  // the same file, written to or cut
+  modified,  // the same file, written to or cut, or its times were set
 };
 
 // What kind of file a Model was opened from.

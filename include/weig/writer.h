@@ -89,8 +89,8 @@ enum class Existing { refuse, replace };
 struct WriterOptions {
   // What to do when the target is there already. Replacing keeps the old file's mode.
   Existing existing = Existing::refuse;
-  // In ascending order of kind. Metadata that Metadata::parse refuses is an
-  // invalid_argument.
+  // In ascending order of kind. What View::check_sections or Metadata::parse would
+  // refuse is an invalid_argument.
   std::vector<SectionBytes> sections = {};
   // Of a new file, before the umask.
   std::uint32_t permissions = 0666;
@@ -150,7 +150,9 @@ struct TensorData {
 };
 
 // Writes all of them in one call. `metadata` is the text of one JSON object
-// (Metadata::text()), or empty for none. Fails as Plan and Writer do.
+// (Metadata::text()), or empty for none. Fails as Plan and Writer do, and with
+// invalid_argument where bytes do not fit a shape, or tensors that share them are given
+// different ones.
 Result<Digest> save(const std::string& path, std::span<const TensorData> tensors,
                     std::string_view metadata = {},
                     Existing existing = Existing::refuse);

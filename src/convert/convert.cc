@@ -333,8 +333,7 @@ class Conversion {
         done += bytes.size();
         if (done - told < kWindow && done < total) continue;
         told = done;
-        if (!goes_on(options_.progress, done, total))
-          return Error(Code::cancelled, "conversion was stopped");
+        WEIG_TRY(tell(done, total));
       }
       WEIG_TRY(check_digest(source, tensor.entry, hasher));
     }

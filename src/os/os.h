@@ -2,6 +2,7 @@
 // Every call to the operating system that the library makes. Knows nothing of formats.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -35,10 +36,9 @@ struct FileStamp {
   // When it came into being, so that another file is told from it which was given its
   // number after it was gone. 0 where the file system does not say.
   std::uint64_t born = 0;
-  // The time that nobody can set (ctime); it also moves with owner, mode and links,
-  // which are summed up beside it.
+  // The time that nobody can set (ctime); it also moves with the attributes.
   std::uint64_t touched = 0;
-  std::uint64_t attributes = 0;
+  std::array<std::uint64_t, 4> attributes{};  // mode, owner, group, number of links
 
   // Whether the file is another one, or may have been written to since. Who puts back
   // the time of its content is found out, unless he changes attributes as well.

@@ -56,15 +56,6 @@ std::uint64_t nanoseconds(const Time& time) {
          static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-// Differs where one of them does, in all likelihood.
-std::uint64_t sum_of(std::uint64_t mode, std::uint64_t user, std::uint64_t group,
-                     std::uint64_t links) noexcept {
-  std::uint64_t sum = 0;
-  for (const std::uint64_t part : {mode, user, group, links})
-    sum = (sum ^ part) * 0x9E3779B97F4A7C15;  // Knuth's multiplicative hash
-  return sum;
-}
-
 // By statx, which alone tells when a file came into being; where a sandbox refuses
 // that, by fstatat. Nothing, and errno, where neither is had.
 std::optional<FileStamp> stamp_at(int folder, const char* path, int flags) noexcept {
@@ -77,19 +68,18 @@ std::optional<FileStamp> stamp_at(int folder, const char* path, int flags) noexc
         .modified = nanoseconds(told.stx_mtime),
         .born = (told.stx_mask & STATX_BTIME) != 0 ? nanoseconds(told.stx_btime) : 0,
         .touched = nanoseconds(told.stx_ctime),
-        .attributes =
-            sum_of(told.stx_mode, told.stx_uid, told.stx_gid, told.stx_nlink)};
+        .attributes = {told.stx_mode, told.stx_uid, told.stx_gid, told.stx_nlink}};
   if (errno != EPERM && errno != ENOSYS) return {};
   struct stat status;
   if (::fstatat(folder, path, &status, flags & AT_EMPTY_PATH) != 0) return {};
-  return FileStamp{.id = {static_cast<std::uint64_t>(status.st_dev),
-                          static_cast<std::uint64_t>(status.st_ino)},
-                   .size = static_cast<std::uint64_t>(status.st_size),
-                   .modified = nanoseconds(status.st_mtim),
-                   .born = 0,
-                   .touched = nanoseconds(status.st_ctim),
-                   .attributes = sum_of(status.st_mode, status.st_uid, status.st_gid,
-                                        status.st_nlink)};
+  return FileStamp{
+      .id = {static_cast<std::uint64_t>(status.st_dev),
+             static_cast<std::uint64_t>(status.st_ino)},
+      .size = static_cast<std::uint64_t>(status.st_size),
+      .modified = nanoseconds(status.st_mtim),
+      .born = 0,
+      .touched = nanoseconds(status.st_ctim),
+      .attributes = {status.st_mode, status.st_uid, status.st_gid, status.st_nlink}};
 }
 
 }  // namespace

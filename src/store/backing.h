@@ -80,6 +80,9 @@ struct Model::Backing {
   void report_nothing_done(const LoadOptions& options, LoadWay way, std::string reason);
 };
 
+// Whether a file whose elements have this order opens by a copy of them.
+bool needs_swap(ByteOrder order, const OpenOptions& options);
+
 // Memory to read into, if there is so much. `hint`: what takes less.
 Result<os::Mapping> memory_for(std::uint64_t bytes, MemoryClaim& claim,
                                const char* hint = "mapped, it needs none of it");

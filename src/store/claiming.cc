@@ -26,11 +26,6 @@ namespace {
 // resident; longer ones are worth 2 MiB pages of their own.
 constexpr std::uint64_t kSmallFront = os::kHugePage;
 
-// Whether a file whose elements have this order opens by a copy of them.
-bool needs_swap(ByteOrder order, const OpenOptions& options) {
-  return order != kNativeOrder && options.part == Part::everything;
-}
-
 // Changes the byte order of all elements in `image`, the file's bytes.
 Status swap_elements(const View& view, MutableBytes image) {
   const auto unit = [](const Tensor& tensor) {
@@ -83,6 +78,10 @@ ViewOptions view_options(const OpenOptions& options) {
 }
 
 }  // namespace
+
+bool needs_swap(ByteOrder order, const OpenOptions& options) {
+  return order != kNativeOrder && options.part == Part::everything;
+}
 
 Result<os::Mapping> memory_for(std::uint64_t bytes, MemoryClaim& claim,
                                const char* hint) {

@@ -54,7 +54,7 @@ std::string danger(const GuardReport& report, std::uint64_t others,
                    const MemoryLimit& memory) {
   // RLIMIT_AS, or strict overcommit. It is given back at once.
   if (const auto room = os::Mapping::anonymous(report.bytes); !room)
-    return "a copy: " + Error(room.error()).message();
+    return "a copy: " + room.error().message();
   if (memory.available < report.bytes) return "a copy" + needs(report.bytes, memory);
   if (memory.available - report.bytes < others)
     return "a copy of this and of the process's other guarded models" +

@@ -101,12 +101,10 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
     WEIG_TRY_ASSIGN(content, sniff(first, file.size()));
     if (options.part == Part::everything)
       backing->decision = backing->choose(file, options);
-    // What is mapped without a guard may be cut before all of it is proven. Elements in
-    // the other byte order are copied.
-    const bool swaps =
-        options.part == Part::everything &&
-        (content == Content::weig_big_endian) == (kNativeOrder == ByteOrder::little);
-    if (no_guard && options.guard == Guard::required && !swaps &&
+    // What is mapped without a guard may be cut before all of it is proven.
+    const auto order =
+        content == Content::weig_big_endian ? ByteOrder::big : ByteOrder::little;
+    if (no_guard && options.guard == Guard::required && !needs_swap(order, options) &&
         backing->decision.choice.way != LoadWay::read)
       return std::move(*no_guard);
     switch (content) {
