@@ -420,6 +420,15 @@ class HeldByAWriter : public Guarded {
   int writer_;
 };
 
+// Its damage would show only where it is read through a mapping, which may be cut.
+TEST_F(HeldByAWriter, what_requires_a_guard_is_not_mapped_without) {
+  ASSERT_EQ(::pwrite(writer_, "x", 1, 70), 1);  // in the core: its digest is wrong
+  EXPECT_EQ(Model::open(path_).error().code(), Code::corrupt);
+  const auto refused = Model::open(path_, {.guard = Guard::required});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::unsupported);
+}
+
 TEST_F(HeldByAWriter, what_requires_a_guard_may_be_read_without) {
   for (const LoadWay way : {LoadWay::read, LoadWay::automatic}) {
     const Model model = open(Guard::required, {.way = way});

@@ -9,10 +9,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "image.h"
 
@@ -313,6 +315,22 @@ TEST(BigEndian, is_refused_where_swapping_is_not_defined) {
   refused(shared, Code::unsupported);
   Image unasked = Image::minimal({{"a", Dtype::f32, {1}}}, ByteOrder::big);
   EXPECT_EQ(Model::open(save_to(folder, unasked)).error().code(), Code::unsupported);
+}
+
+TEST(Model, a_time_that_is_put_back_hides_no_change) {
+  const Folder folder;
+  const std::string path = folder.path("m.weig");
+  write_file(path, Image::basic().bytes);
+  const Model model = Model::open(path).value();
+  std::filesystem::permissions(
+      path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  EXPECT_EQ(model.changed().value(), FileChange::none);
+  const Model again = Model::open(path).value();
+  const auto time = std::filesystem::last_write_time(path);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(0) << "x";
+  std::filesystem::last_write_time(path, time);
+  EXPECT_EQ(again.changed().value(), FileChange::modified);
 }
 
 // The tensors of the file are the ones that are written over it.
