@@ -66,10 +66,15 @@ void warn_of_small_pages(const Arguments& arguments, Warmed& warmed) {
       warmed.stayed > 0)
     return;
   if (!has_small_pages(warmed.load)) return;
+  const MemoryLimit& memory = warmed.plan.memory;
+  const bool tight = memory.available / 2 < warmed.load.bytes;
   note(arguments, warmed,
        fmt::format("{:.1f} % came in 2 MiB pages, not more: either its file system has "
-                   "none, which 'weig doctor' tells, or free memory is scattered",
-                   100 * *warmed.huge_after));
+                   "none, which 'weig doctor' tells, or free memory is scattered{}",
+                   100 * *warmed.huge_after,
+                   tight ? fmt::format(", or too little is left: {} had {} available",
+                                       memory.source, short_bytes(memory.available))
+                         : ""));
 }
 
 void print_text(Output& output, const Arguments& arguments, const Warmed& warmed) {

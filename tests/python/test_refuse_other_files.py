@@ -308,6 +308,25 @@ def test_verify_tells_what_it_cannot_check_from_damage(weig, sample_weig, tmp_pa
     assert weig("verify", path).status == CORRUPT
 
 
+def test_verify_lists_a_source_header_that_cannot_be_given_back(
+    weig, sample_weig, tmp_path
+):
+    """Its section is sound as bytes are, and yet export would refuse."""
+    file = Bent(sample_weig)
+    begin, size = file.section(weig_file.SOURCE)
+    file.put(begin + 24, file.get(begin + 24) ^ 1)  # the digest of the header
+    file.reseal()
+    path = tmp_path / "a.weig"
+    path.write_bytes(file.raw)
+    for options in ([], ["--quick"]):
+        run = weig("verify", path, *options)
+        assert run.status == CORRUPT and "1 damaged place" in run.text, run.text
+        assert run.text.startswith(f"damaged: bytes [{begin}, {begin + size})")
+    (damage,) = weig("verify", "--json", path).json()["damages"]
+    assert (damage["begin"], damage["end"]) == (begin, begin + size)
+    assert weig("export", path, tmp_path / "b.safetensors").status == CORRUPT
+
+
 def test_verify_tells_the_same_with_any_number_of_threads(weig, sample_weig, tmp_path):
     file = weig_file._read(sample_weig)
     damaged = bytearray(sample_weig)

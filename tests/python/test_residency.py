@@ -279,6 +279,23 @@ def test_what_memory_cannot_hold_is_left_out_and_named(weig, model):
 
 
 @needs_root
+def test_huge_names_a_limit_that_is_near(weig, model, big_tmp):
+    """The kernel makes small folios where a cgroup has no room for huge ones."""
+    copy = big_tmp / "copy.weig"
+    page_cache.copy_in_small_folios(model, copy)
+    page_cache.evict(copy)
+    with page_cache.memory_cgroup(28 * MIB) as (group, limit):
+        run = weig(
+            "warm", copy, "--huge", "--json", preexec_fn=lambda: page_cache.enter(group)
+        )
+        assert run.status == 0, run.err
+        report = run.json()
+        page_cache.evict(copy)
+    told = f"too little is left: {group} had " in run.err
+    assert told or report["huge_share"] > 0.85  # all but both ends
+
+
+@needs_root
 def test_residency_without_address_space_tells_so(weig, model):
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (48 * MIB, 48 * MIB))
