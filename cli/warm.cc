@@ -84,7 +84,7 @@ void print_text(Output& output, const Arguments& arguments, const Warmed& warmed
     output.print("{}\n", fitting(Stream::output, line, 2));
   };
   std::string line = fmt::format("{}: {} ", file, short_bytes(load.bytes));
-  if (load.major_faults == 0 && warmed.dropped == 0)
+  if (warmed.was_there && warmed.dropped == 0)
     line += "were in memory already";
   else
     line += fmt::format("in memory after {}, {}", duration(load.seconds),

@@ -41,6 +41,9 @@ Result<Model> load(const WarmOptions& options, Warmed& warmed) {
   auto model = Model::open(options.file, open);
   if (!model) return model;
   warmed.load = model->load_report();
+  // Where all was there, a major fault is one of the program's own pages.
+  warmed.was_there = warmed.load.major_faults == 0 ||
+                     warmed.load.resident_before == model->file_size();
   if (warmed.load.huge_mapped)
     warmed.huge_after =
         std::min(share(*warmed.load.huge_mapped, warmed.load.bytes), 1.0);

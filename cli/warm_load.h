@@ -25,6 +25,7 @@ struct WarmOptions {
 struct Warmed {
   WarmPlan plan;
   LoadReport load;
+  bool was_there = false;             // nothing had to be read
   std::uint64_t dropped = 0;          // bytes in small folios that were let go
   std::uint64_t stayed = 0;           // of what was to be dropped
   std::optional<double> huge_before;  // share of the ranges in 2 MiB pages
