@@ -137,7 +137,7 @@ Found cached_folios(const SystemFacts&, const FileFacts* file) {
   return Finding{.verdict = Verdict::slows,
                  .says = fmt::format(
                      "{}, {} of it in small folios, as cp and downloads leave it: a "
-                     "warm load takes many times as many page faults",
+                     "warm load takes up to 30 page faults for one",
                      says, short_bytes(bytes.small)),
                  .command = "weig warm --huge " + shell_word(file->path)};
 }

@@ -166,9 +166,9 @@ int run_ls(const Arguments& arguments) {
   auto status = measure(*model, arguments.pattern, widths, count);
   if (!status) return fail(Error(status.error()).file(arguments.file), arguments.form);
   if (count == 0 && arguments.pattern)
-    return fail(Error(Code::not_found, "no tensor's name matches the pattern")
-                    .file(arguments.file)
-                    .found(in_quotes(*arguments.pattern)),
+    return fail(Error(Code::not_found,
+                      "no tensor's name matches " + in_quotes(*arguments.pattern))
+                    .file(arguments.file),
                 arguments.form);
   Output output(stdout, "standard output");
   status = arguments.form == Form::json

@@ -244,7 +244,7 @@ Command add_verify(CLI::App& app) {
       "meanwhile; 4 data differs from its digest; 5 what this weig does not know: a\n"
       "newer file, or a damaged header; 8 a page could not be read: a mapped file\n"
       "was cut, or its disk fails.\n"
-      "--load read keeps a copy in memory: nobody can cut the file meanwhile.");
+      "--load read checks a copy: once that is read, nobody can cut it.");
   return {command, [arguments] { return run_verify(*arguments); }};
 }
 

@@ -187,11 +187,18 @@ Status hold(const Arguments& arguments, const Model& model,
     // A file that was cut on the way has lost its pages, and the locks on them.
     written = time_of(file);
     lock.release();
+    std::error_code unknown;
+    const auto size = std::filesystem::file_size(file, unknown);
+    if (!unknown && size < model.file_size())
+      return Error(Code::io, "the file was cut while it was locked")
+          .file(file)
+          .found(std::to_string(size) + " bytes")
+          .expected(std::to_string(model.file_size()) + " bytes");
     auto again = lock_ranges(model, ranges, arguments.lock);
     if (!again)
-      return Error(Code::io, "the file was written to, and cannot be locked again")
+      return Error(again.error())
           .file(file)
-          .found(again.error().fields().what);
+          .hint("the file was written to, and so has to be locked again");
     lock = *std::move(again);
   }
   return {};

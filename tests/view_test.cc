@@ -255,6 +255,25 @@ TEST(View, const_use_from_many_threads) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Lazy or not, a section is not denied because its kind was damaged.
+TEST(View, lazy_denies_no_section_of_a_damaged_table) {
+  const Image image = Image::basic();
+  const std::uint64_t begin = image.header(48);
+  const std::uint64_t last = begin + 32 * (image.header(56) - 1);
+  for (int bit = 0; bit < 32; ++bit) {
+    Image damaged = image;
+    damaged.bytes[last + bit / 8] ^= std::byte{1} << (bit % 8);
+    const auto view = View::open(damaged.span(), {.validation = Validation::lazy});
+    if (!view) continue;
+    for (std::uint32_t kind = 1; kind < 8; ++kind) {
+      const auto found = view->section(static_cast<disk::SectionKind>(kind));
+      EXPECT_TRUE(!found || *found) << bit << " " << kind;
+    }
+  }
+  EXPECT_FALSE(*View::open(image.span(), {.validation = Validation::lazy})
+                    ->section(disk::SectionKind::shard));
+}
+
 // Whoever writes to the file while it is opened: the numbers that were checked are
 // those that are used, so that no view leads outside the bytes. The neighbour has a
 // mapping of its own, as another process would.

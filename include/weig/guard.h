@@ -42,7 +42,9 @@ enum class Guard {
   off,
   wanted,    // where there can be none, the model opens without; its report says why
   required,  // where there can be none, or none to be trusted, opening fails; unless
-             // all is read into own memory, which LoadWay::automatic does then
+             // all is read into own memory, which LoadWay::automatic does then. Too
+             // little memory or time for a copy is no reason to fail, since it is as it
+             // is only now: the report's reason says so
 };
 
 enum class GuardState {

@@ -288,7 +288,8 @@ class View {
   Result<std::uint32_t> owner(std::uint32_t ordinal) const;
 
   // Sections: each is checked against its digest and its layout at first use. Nothing
-  // where the file has none; corrupt where a check fails. Spans and names live as long
+  // where the file has none, which is said when its file_id is proven (as by the first
+  // look-up of a lazy view); corrupt where a check fails. Spans and names live as long
   // as the file's bytes.
   Result<std::optional<std::span<const std::byte>>> section(
       disk::SectionKind kind) const& WEIG_LIFETIMEBOUND;
@@ -320,6 +321,7 @@ class View {
   View() = default;
 
   Status sort_and_check_minimal();
+  Status check_file_id() const;            // F1
   Status check_structure_digests() const;  // F1, F2
   Result<Tensor> checked_tensor(std::uint32_t ordinal) const;
   Result<std::optional<Tensor>> find_minimal(std::string_view name) const;

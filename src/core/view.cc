@@ -15,7 +15,10 @@
 namespace weig {
 namespace {
 
-constexpr std::uint32_t kStructureProven = 1;  // bits above: section kinds, 1 << kind
+// What a view knows to be proven. Bits between these: section kinds, 1 << kind.
+constexpr std::uint32_t kStructureProven = 1;
+constexpr unsigned kFileIdBit = 31;
+constexpr std::uint32_t kFileIdProven = std::uint32_t{1} << kFileIdBit;
 
 }  // namespace
 
@@ -197,7 +200,9 @@ Status View::check_structure() const {
   return {};
 }
 
-Status View::check_structure_digests() const {
+Status View::check_file_id() const {
+  if (!claim_.sealed || (proven_.bits.load(std::memory_order_acquire) & kFileIdProven))
+    return {};
   const Digest file_id = xxh3_128({claim_.core, claim_.core_end});
   if (file_id != claim_.file_id)
     return Error(Code::corrupt,
@@ -205,6 +210,12 @@ Status View::check_structure_digests() const {
         .at(0)
         .found(to_hex(file_id))
         .expected(to_hex(claim_.file_id));
+  proven_.bits.fetch_or(kFileIdProven, std::memory_order_release);
+  return {};
+}
+
+Status View::check_structure_digests() const {
+  WEIG_TRY(check_file_id());
   if (auto index = section(disk::SectionKind::name_index); !index)
     return std::move(index).error();
   return {};
@@ -304,7 +315,8 @@ Result<std::optional<std::span<const std::byte>>> View::section(
           .at(at);
     const Bytes bytes(claim_.core + entry.offset, entry.size);
     WEIG_TRY(check_size(kind, bytes));
-    const std::uint32_t bit = entry.kind < 31 ? std::uint32_t{1} << entry.kind : 0;
+    const std::uint32_t bit =
+        entry.kind < kFileIdBit ? std::uint32_t{1} << entry.kind : 0;
     if (proven_.bits.load(std::memory_order_acquire) & bit) return Found(bytes);
     if (const std::uint64_t digest = xxh3_64(bytes); digest != entry.xxh3)
       return Error(Code::corrupt,
@@ -316,6 +328,7 @@ Result<std::optional<std::span<const std::byte>>> View::section(
     proven_.bits.fetch_or(bit, std::memory_order_release);
     return Found(bytes);
   }
+  WEIG_TRY(check_file_id());  // a section whose kind is damaged is there
   return Found();
 }
 

@@ -58,10 +58,13 @@ std::uint64_t used_bytes(const disk::Header& header, std::uint64_t begin) {
 }
 
 // What a header asks for and we do not know, a newer file's may; or it is damaged,
-// which shows where there is a trailer of our kind.
-Error with_doubt(Error error, Bytes header, Bytes trailer) {
+// which shows where there is a trailer of our kind. That tells the file's size, too.
+Error with_doubt(Error error, Bytes header, Bytes trailer, std::uint64_t file_size) {
   const bool has_trailer =
       std::memcmp(trailer.data(), disk::kSentinel, sizeof disk::kSentinel) == 0;
+  if (has_trailer && load_header(header).file_size != file_size &&
+      load_trailer(trailer).file_size == file_size)
+    return std::move(error).hint("the header is damaged, not the file's length");
   if (error.code() != Code::unsupported || !has_trailer ||
       load_trailer(trailer).check == trailer_check(header, trailer))
     return error;
@@ -169,7 +172,7 @@ Result<View> Model::Backing::claim_weig(const os::InputFile& file, Bytes first,
   const bool sealed = (header.flags & disk::kFlagSealed) != 0;
   if (sealed && file.size() >= trailer.size())
     WEIG_TRY(file.read(file.size() - trailer.size(), trailer));
-  if (!known) return with_doubt(std::move(known).error(), first, trailer);
+  if (!known) return with_doubt(std::move(known).error(), first, trailer, file.size());
   format = sealed ? FileFormat::weig : FileFormat::weig_minimal;
 
   // Not proven yet: no more than a length to map, at most the file's.

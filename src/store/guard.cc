@@ -102,7 +102,8 @@ Result<FileGuard::Pointer> FileGuard::take(const os::InputFile& file,
     if (wish == Guard::required) return Error(Code::unsupported, std::move(doubt));
   }
   const os::Descriptor anchor = file.anchor();
-  if (!anchor) return Error(Code::unsupported, "the guard needs /proc");
+  if (!anchor)
+    return Error(Code::unsupported, "the guard needs /proc, and one more open file");
   WEIG_TRY_ASSIGN(again, os::InputFile::open_again(anchor, file.path()));
   Pointer guard(new FileGuard(std::move(again)));
   WEIG_TRY_ASSIGN(
