@@ -257,4 +257,6 @@ def test_a_cut_while_it_is_locked(weig, models, tmp_path):
     os.truncate(file, 0)
     _, err = process.communicate(timeout=10)
     assert process.returncode == 8
-    assert err.startswith(f"weig: {file}: the file was written to, and".encode())
+    size = models["weig"].stat().st_size
+    told = f"the file was cut while it was locked: found 0 bytes, expected {size} bytes"
+    assert err.decode() == f"weig: {file}: {told}\n"
