@@ -361,5 +361,18 @@ TEST(Save, over_the_file_that_is_mapped) {
   EXPECT_EQ(folder.names(), (std::vector<std::string>{"x.weig"}));
 }
 
+TEST(Save, refuses_metadata_that_nobody_could_read) {
+  const Folder folder;
+  for (const char* text :
+       {"{\"a\":1", "hello", "[1]", R"({"a":1})", R"({"a":"","a":""})",
+        "{\"k\":\"\xFF\"}", R"({"a":"b"} c)"}) {
+    const auto saved = save(folder.path("m.weig"), {}, text);
+    ASSERT_FALSE(saved) << text;
+    EXPECT_EQ(saved.error().code(), Code::invalid_argument) << text;
+    EXPECT_TRUE(folder.names().empty()) << text;
+  }
+  EXPECT_TRUE(save(folder.path("m.weig"), {}, R"({"a":"b"})"));
+}
+
 }  // namespace
 }  // namespace weig::test

@@ -270,18 +270,5 @@ TEST(Save, identical_bytes_whatever_the_order_and_path) {
   EXPECT_TRUE(read_file(folder.path("1")) == read_file(folder.path("2")));
 }
 
-TEST(Save, refuses_metadata_that_nobody_could_read) {
-  const Folder folder;
-  for (const char* text :
-       {"{\"a\":1", "hello", "[1]", R"({"a":1})", R"({"a":"","a":""})",
-        "{\"k\":\"\xFF\"}", R"({"a":"b"} c)"}) {
-    const auto saved = save(folder.path("m.weig"), {}, text);
-    ASSERT_FALSE(saved) << text;
-    EXPECT_EQ(saved.error().code(), Code::invalid_argument) << text;
-    EXPECT_TRUE(folder.names().empty()) << text;
-  }
-  EXPECT_TRUE(save(folder.path("m.weig"), {}, R"({"a":"b"})"));
-}
-
 }  // namespace
 }  // namespace weig::test
