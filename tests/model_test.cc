@@ -84,6 +84,25 @@ TEST(Model, what_is_not_known_may_be_damage) {
   }
 }
 
+TEST(Model, a_damaged_size_is_told_from_a_cut_file) {
+  const Folder folder;
+  const Image image = Image::sealed({{"a", Dtype::f32, {2}}});
+  const auto hint = [&](const Image& changed) {
+    write_file(folder.path("m.weig"), changed.bytes);
+    const Error error = Model::open(folder.path("m.weig")).error();
+    EXPECT_EQ(error.code(), Code::corrupt);
+    return error.fields().hint;
+  };
+  for (const std::size_t at : {32, 33, 38}) {  // smaller, larger
+    Image damaged = image;
+    damaged.bytes[at] ^= std::byte{1};
+    EXPECT_EQ(hint(damaged), "the header is damaged, not the file's length") << at;
+  }
+  Image cut = image;
+  cut.bytes.pop_back();
+  EXPECT_NE(hint(cut).find("was cut"), std::string::npos);
+}
+
 TEST(Model, mapping_is_private_read_only_and_aligned_for_huge_pages) {
   const Folder folder;
   const std::string path = save_to(folder, large_image());
