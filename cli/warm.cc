@@ -196,9 +196,10 @@ Status hold(const Arguments& arguments, const Model& model,
           .expected(std::to_string(model.file_size()) + " bytes");
     auto again = lock_ranges(model, ranges, arguments.lock);
     if (!again)
-      return Error(again.error())
+      return Error(Code::io, "the file was written to, and has to be locked again: " +
+                                 again.error().fields().what)
           .file(file)
-          .hint("the file was written to, and so has to be locked again");
+          .hint(again.error().fields().hint);
     lock = *std::move(again);
   }
   return {};

@@ -284,7 +284,7 @@ def test_huge_names_a_limit_that_is_near(weig, model, big_tmp):
     copy = big_tmp / "copy.weig"
     page_cache.copy_in_small_folios(model, copy)
     page_cache.evict(copy)
-    with page_cache.memory_cgroup(28 * MIB) as (group, limit):
+    with page_cache.memory_cgroup(28 * MIB) as (group, _):
         run = weig(
             "warm", copy, "--huge", "--json", preexec_fn=lambda: page_cache.enter(group)
         )
@@ -425,6 +425,23 @@ def test_lock_refuses_what_the_limit_forbids(weig_for_all, model):
         assert words in run.err, words
     assert len(run.err.splitlines()) == 1
     assert page_cache.resident_share(model) < 0.1  # refused before it was read
+
+
+@needs_root
+def test_lock_that_cannot_be_had_again_is_told(weig_for_all, big_tmp):
+    file = big_tmp / "locked.weig"
+    weig_for_all.ok("convert", sparse_file(big_tmp, MIB), "-o", file)
+    file.chmod(0o644)
+    big_tmp.chmod(0o755)
+    process, _ = lock(weig_for_all, file, "--lock", **AS_NOBODY)
+    lower = ["prlimit", f"--pid={process.pid}", "--memlock=65536:65536"]
+    subprocess.run(lower, check=True, **AS_NOBODY)
+    with open(file, "r+b") as out:
+        out.write(out.read(1))
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == 8, err
+    assert "was written to, and has to be locked again: cannot lock" in err
+    assert "ulimit -l" in err
 
 
 @needs_root
