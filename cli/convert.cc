@@ -109,11 +109,21 @@ Result<ConvertReport> convert_with_bar(const Arguments& arguments) {
   return convert(arguments.sources, arguments.target, options);
 }
 
+// A name that says safetensors was most likely meant.
+void warn_of_name(ConvertReport& report) {
+  if (std::filesystem::path(report.output).extension() != ".safetensors") return;
+  report.warnings.push_back(
+      fmt::format("{} is a WEIG file, whatever its name says: 'weig export' writes "
+                  "safetensors files",
+                  report.output));
+}
+
 int run_convert(const Arguments& arguments) {
   if (arguments.sources.size() > 1 && arguments.target.empty())
     return ask_for_target(arguments);
-  const auto report = convert_with_bar(arguments);
+  auto report = convert_with_bar(arguments);
   if (!report) return fail(with_force_hint(report.error()), arguments.form);
+  warn_of_name(*report);
   tell_more(arguments, *report);
   // The file is there: whoever says stop now is too late.
   Output output(stdout, "standard output", OnSignal::finish);

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -179,6 +180,25 @@ TEST_F(Guarded, needs_a_file_that_nobody_writes) {
   EXPECT_EQ(model.guard_report().state, GuardState::off);
   EXPECT_NE(model.guard_report().reason.find("open for writing"), std::string::npos);
   ::close(writer);
+}
+
+TEST_F(Guarded, without_descriptors_it_says_so) {
+  struct rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(0);  // the file itself gets this number, and nothing after it
+  ::close(next);
+  struct rlimit tight = before;
+  tight.rlim_cur = static_cast<rlim_t>(next) + 1;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
+  const auto wanted = Model::open(path_, {.guard = Guard::wanted});
+  const auto required = Model::open(path_, {.guard = Guard::required});
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(wanted) << wanted.error().message();
+  EXPECT_EQ(wanted->guard_report().state, GuardState::off);
+  EXPECT_NE(wanted->guard_report().reason.find("Too many open files"),
+            std::string::npos);
+  ASSERT_FALSE(required);
+  EXPECT_NE(required.error().message().find("Too many open files"), std::string::npos);
 }
 
 TEST_F(Guarded, a_forked_child_has_none) {

@@ -66,6 +66,18 @@ TEST(Model, opens_what_a_view_opens) {
   EXPECT_EQ(metadata.find("steps")->type, "u32");
 }
 
+TEST(Model, says_in_which_file_a_tensor_is_missing) {
+  const Folder folder;
+  const std::string path = save_to(folder, Image::basic());
+  const Model model = Model::open(path).value();
+  const auto named = model.tensor("none");
+  const auto numbered = model[model.size()];
+  ASSERT_FALSE(named || numbered);
+  EXPECT_EQ(named.error().fields().file, path);
+  EXPECT_EQ(numbered.error().fields().file, path);
+  EXPECT_FALSE(model.find("none").value());
+}
+
 TEST(Model, what_is_not_known_may_be_damage) {
   const Folder folder;
   Image image = Image::sealed({{"a", Dtype::f32, {2}}});

@@ -15,14 +15,22 @@ namespace {
 
 using Cells = std::vector<std::string>;
 
-constexpr std::size_t kGap = 2;
+// Spaces before a sheet, and between its columns.
+struct Spacing {
+  std::size_t margin = 2;
+  std::size_t gap = 2;
+};
 
-// The spaces between columns of these widths: on a terminal one where two are too many.
-std::size_t gap_between(const std::vector<std::size_t>& widths) {
-  std::size_t used = 0;
-  for (const std::size_t width : widths) used += kGap + width;
-  const bool too_wide = is_terminal(Stream::output) && used >= columns(Stream::output);
-  return too_wide ? 1 : kGap;
+// As wide as the terminal allows for columns of these widths.
+Spacing spacing_of(const std::vector<std::size_t>& widths) {
+  Spacing spacing;
+  if (!is_terminal(Stream::output)) return spacing;
+  std::size_t used = spacing.margin + widths.front();
+  for (std::size_t i = 1; i < widths.size(); ++i) used += spacing.gap + widths[i];
+  if (used < columns(Stream::output)) return spacing;
+  spacing.gap = 1;
+  if (used - (widths.size() - 1) >= columns(Stream::output)) spacing.margin = 0;
+  return spacing;
 }
 
 // The first column to the left, others to the right; a sentence runs on.
@@ -33,18 +41,19 @@ void print_sheet(Output& output, const Sheet& sheet) {
     for (std::size_t i = 0; i < cells.size(); ++i)
       if (i == 0 || cells.size() == widths.size())
         widths[i] = std::max(widths[i], display_width(cells[i]));
-  const std::size_t gap = gap_between(widths);
+  const Spacing spacing = spacing_of(widths);
   const auto print_line = [&](const Cells& cells) {
-    const std::string name = fmt::format("  {:<{}}", cells.front(), widths.front());
+    const std::string name =
+        fmt::format("{:{}}{:<{}}", "", spacing.margin, cells.front(), widths.front());
     std::string line = name;
     for (std::size_t i = 1; i < cells.size(); ++i) {
-      line.append(gap, ' ');
+      line.append(spacing.gap, ' ');
       if (cells.size() == widths.size())
         line.append(widths[i] - display_width(cells[i]), ' ');
       line += cells[i];
     }
     if (cells.size() < widths.size())
-      line = fitting(Stream::output, line, name.size() + gap);
+      line = fitting(Stream::output, line, name.size() + spacing.gap);
     output.print("{}\n", line);
   };
   print_line(sheet.head);

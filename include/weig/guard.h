@@ -41,10 +41,10 @@ namespace weig {
 enum class Guard {
   off,
   wanted,    // where there can be none, the model opens without; its report says why
-  required,  // where there can be none, or none to be trusted, opening fails; unless
-             // all is read into own memory, which LoadWay::automatic does then. Too
-             // little memory or time for a copy is no reason to fail, since it is as it
-             // is only now: the report's reason says so
+  required,  // where there can be none, or none to be trusted, opening fails, unless
+             // all is read into own memory (LoadWay::read; LoadWay::automatic chooses
+             // it then). Too little memory or time for a copy, which may be otherwise
+             // when one is needed, does not make it fail: the report's reason says so
 };
 
 enum class GuardState {

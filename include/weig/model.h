@@ -110,8 +110,15 @@ class Model : private View {
   const std::string& path() const&& = delete;
   FileFormat format() const noexcept;
 
+  // As in View; the error names the file.
+  Result<Tensor> operator[](std::uint64_t ordinal) const& WEIG_LIFETIMEBOUND;
+  Result<Tensor> operator[](std::uint64_t ordinal) const&& = delete;
+  Result<std::optional<Tensor>> find(std::string_view name) const& WEIG_LIFETIMEBOUND;
+  Result<std::optional<Tensor>> find(std::string_view name) const&& = delete;
+  Result<Tensor> tensor(std::string_view name) const& WEIG_LIFETIMEBOUND;
+  Result<Tensor> tensor(std::string_view name) const&& = delete;
+
   // As in View.
-  using View::operator[];
   using View::check_sections;
   using View::check_structure;
   using View::data_begin;
@@ -119,7 +126,6 @@ class Model : private View {
   using View::digest;
   using View::file_id;
   using View::file_size;
-  using View::find;
   using View::groups;
   using View::owner;
   using View::quantization;
@@ -131,7 +137,6 @@ class Model : private View {
   using View::shard;
   using View::size;
   using View::source;
-  using View::tensor;
   using View::tensors;
 
   // The metadata's text (one JSON object), or nothing where the file has none. In a

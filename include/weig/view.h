@@ -288,9 +288,9 @@ class View {
   Result<std::uint32_t> owner(std::uint32_t ordinal) const;
 
   // Sections: each is checked against its digest and its layout at first use. Nothing
-  // where the file has none, which is said when its file_id is proven (as by the first
-  // look-up of a lazy view); corrupt where a check fails. Spans and names live as long
-  // as the file's bytes.
+  // where the file has none; a lazy view says that when it has proven file_id, for
+  // which it reads the file's front once, as its first look-up does. corrupt where a
+  // check fails. Spans and names live as long as the file's bytes.
   Result<std::optional<std::span<const std::byte>>> section(
       disk::SectionKind kind) const& WEIG_LIFETIMEBOUND;
   Result<std::optional<std::span<const std::byte>>> section(

@@ -95,8 +95,9 @@ class InputFile {
   // where the file system does not have that.
   bool use_direct_io() noexcept;
 
-  // Holds on to the file without having it open. Empty where there is no /proc.
-  Descriptor anchor() const noexcept;
+  // Holds on to the file without having it open. Fails with unsupported where there is
+  // no /proc, or no descriptor left.
+  Result<Descriptor> anchor() const;
 
   // Writes back what is dirty, and asks the kernel to drop the file's pages in a range.
   Status drop_cache(std::uint64_t offset, std::uint64_t length) const;

@@ -104,8 +104,11 @@ bool InputFile::use_direct_io() noexcept {
   return static_cast<bool>(direct_);
 }
 
-Descriptor InputFile::anchor() const noexcept {
-  return Descriptor(::open(self_path(descriptor_).c_str(), O_PATH | O_CLOEXEC));
+Result<Descriptor> InputFile::anchor() const {
+  Descriptor anchor(::open(self_path(descriptor_).c_str(), O_PATH | O_CLOEXEC));
+  if (!anchor)
+    return system_error(Code::unsupported, "hold on to the file through /proc", errno);
+  return anchor;
 }
 
 Result<InputFile> InputFile::open_again(const Descriptor& anchor, std::string path) {

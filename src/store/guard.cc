@@ -101,9 +101,7 @@ Result<FileGuard::Pointer> FileGuard::take(const os::InputFile& file,
             "): whether a lease holds off all writers cannot be told";
     if (wish == Guard::required) return Error(Code::unsupported, std::move(doubt));
   }
-  const os::Descriptor anchor = file.anchor();
-  if (!anchor)
-    return Error(Code::unsupported, "the guard needs /proc, and one more open file");
+  WEIG_TRY_ASSIGN(anchor, file.anchor());
   WEIG_TRY_ASSIGN(again, os::InputFile::open_again(anchor, file.path()));
   Pointer guard(new FileGuard(std::move(again)));
   WEIG_TRY_ASSIGN(

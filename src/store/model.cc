@@ -119,7 +119,7 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
   };
   auto view = claim();
   if (!view) return std::move(view).error().file(path);
-  backing->anchor = file.anchor();
+  if (auto anchor = file.anchor()) backing->anchor = *std::move(anchor);
   const auto fill =
       backing->own_memory ? Backing::Fill::own_memory : Backing::Fill::mapping;
   const bool copied = fill == Backing::Fill::own_memory || !backing->uses_mapping();
@@ -225,6 +225,24 @@ Result<FileChange> Model::changed() const {
     return FileChange::replaced;
   return (*now)->differs_from(backing_->stamp) ? FileChange::modified
                                                : FileChange::none;
+}
+
+Result<Tensor> Model::operator[](std::uint64_t ordinal) const& {
+  auto tensor = View::operator[](ordinal);
+  if (!tensor) return std::move(tensor).error().file(backing_->path);
+  return tensor;
+}
+
+Result<std::optional<Tensor>> Model::find(std::string_view name) const& {
+  auto tensor = View::find(name);
+  if (!tensor) return std::move(tensor).error().file(backing_->path);
+  return tensor;
+}
+
+Result<Tensor> Model::tensor(std::string_view name) const& {
+  auto tensor = View::tensor(name);
+  if (!tensor) return std::move(tensor).error().file(backing_->path);
+  return tensor;
 }
 
 const std::string& Model::path() const& noexcept { return backing_->path; }

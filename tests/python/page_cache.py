@@ -56,6 +56,14 @@ def back_memory(size):
         memory.madvise(_MADV_POPULATE_WRITE)
 
 
+def put_memory_together():
+    """Frees what clean pages of other files hold and joins free memory, where we may:
+    the kernel makes huge folios of what is free in one piece, and of nothing else."""
+    for path in ("/proc/sys/vm/drop_caches", "/proc/sys/vm/compact_memory"):
+        if os.access(path, os.W_OK):
+            Path(path).write_text("1")
+
+
 def copy_in_small_folios(source, target):
     """As cp does it: in pieces that leave small folios in the cache."""
     shutil.copyfile(source, target)

@@ -49,6 +49,7 @@ def model(weig, folder):
 def small_folios(model, folder):
     """A copy of it, as cp leaves it in memory."""
     copy = folder / "copy.weig"
+    page_cache.put_memory_together()
     page_cache.copy_in_small_folios(model, copy)
     yield copy
     copy.unlink()
@@ -92,6 +93,7 @@ def assert_mended(
 
 
 def test_a_fine_file_on_a_fine_system(weig, doctor, model):
+    page_cache.put_memory_together()
     weig.ok("warm", model, "--huge")
     checks = doctor(model, status=0)
     for check in ("contents", "alignment", "location", "page cache", "huge pages"):
@@ -358,6 +360,7 @@ def test_a_remote_file_system(weig, doctor, model, big_tmp, slow_mount):
 def test_a_command_for_a_name_that_shells_would_read(weig, doctor, model, folder):
     """The file's name holds quotes, spaces and what would move a cursor."""
     file = folder / "a 'b' $(c)\x1b[2J.weig"
+    page_cache.put_memory_together()
     page_cache.copy_in_small_folios(model, file)
     assert "\x1b" not in weig.ok("doctor", file).text
     assert_mended(weig, doctor, "page cache", file)

@@ -316,6 +316,12 @@ def test_several_at_once_onto_one_output(weig, files, command, force):
         weig.ok("verify", target)
 
 
+def test_a_weig_file_by_the_name_of_another_format_is_pointed_out(weig, files):
+    run = weig.ok("convert", files / "a.safetensors", "-o", files / "b.safetensors")
+    assert "b.safetensors is a WEIG file, whatever its name says" in run.err
+    assert weig.ok("convert", files / "a.safetensors", "-o", files / "b.weig").err == ""
+
+
 def test_sources_without_an_output_are_asked_for_one(weig, files):
     """C97: the message shows what it understood."""
     for i in (1, 2, 3):

@@ -139,6 +139,7 @@ def test_residency_refuses_what_is_no_model(refused, tmp_path, weig):
 @pytest.mark.parametrize("options", [[], ["--threads", "1"], ["--huge"]])
 def test_warm_brings_everything_into_memory(weig, model, options):
     page_cache.evict(model)
+    page_cache.put_memory_together()
     report = weig.ok("warm", model, "--json", *options).json()
     assert page_cache.resident_share(model) == 1
     assert report["bytes"] == os.path.getsize(model) == report["resident_after"]
@@ -184,17 +185,10 @@ def test_a_wrong_group_is_refused(refused, model, safetensors):
     refused(call, NOT_FOUND, safetensors, "no groups", "weig convert")
 
 
-def put_memory_together():
-    """Free memory that earlier tests have scattered, where we may."""
-    compact = Path("/proc/sys/vm/compact_memory")
-    if os.access(compact, os.W_OK):
-        compact.write_text("1")
-
-
 def test_huge_reads_small_folios_again(weig, model, big_tmp):
     copy = big_tmp / "copy.weig"
+    page_cache.put_memory_together()
     page_cache.copy_in_small_folios(model, copy)
-    put_memory_together()
     report = weig.ok("warm", copy, "--huge", "--json").json()
     # But both ends.
     assert report["huge_share_before"] == 0 and report["huge_share"] > 0.85
@@ -205,6 +199,7 @@ def test_huge_reads_small_folios_again(weig, model, big_tmp):
 
 
 def test_huge_leaves_what_is_huge(weig, model):
+    page_cache.put_memory_together()
     weig.ok("warm", model, "--huge")
     report = weig.ok("warm", model, "--huge", "--json").json()
     assert report["small_folios_dropped"] == 0
@@ -227,6 +222,7 @@ def test_huge_leaves_what_others_map(weig, model, big_tmp):
 
 def test_huge_blames_nobody_for_the_front(weig, model):
     """The first 2 MiB are in small folios whatever is done: who maps them is not why."""
+    page_cache.put_memory_together()
     weig.ok("warm", model, "--huge")
     with (
         open(model, "rb") as file,
@@ -243,8 +239,8 @@ def test_huge_blames_nobody_for_the_front(weig, model):
 def test_huge_works_on_others_files(weig_for_all, model, big_tmp):
     """Their residency is unknown: how the mapping came out tells."""
     copy = big_tmp / "copy.weig"
+    page_cache.put_memory_together()
     page_cache.copy_in_small_folios(model, copy)
-    put_memory_together()
     run = weig_for_all("warm", copy, "--huge", "--json", **AS_NOBODY)
     assert run.status == 0, run.err
     report = run.json()
@@ -282,6 +278,7 @@ def test_what_memory_cannot_hold_is_left_out_and_named(weig, model):
 def test_huge_names_a_limit_that_is_near(weig, model, big_tmp):
     """The kernel makes small folios where a cgroup has no room for huge ones."""
     copy = big_tmp / "copy.weig"
+    page_cache.put_memory_together()
     page_cache.copy_in_small_folios(model, copy)
     page_cache.evict(copy)
     with page_cache.memory_cgroup(28 * MIB) as (group, _):
