@@ -183,6 +183,7 @@ TEST_F(Guarded, needs_a_file_that_nobody_writes) {
 }
 
 TEST_F(Guarded, without_descriptors_it_says_so) {
+  const std::string path = path_;  // what sanitizers look at then, they need files for
   struct rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const int next = ::dup(0);  // the file itself gets this number, and nothing after it
@@ -190,8 +191,8 @@ TEST_F(Guarded, without_descriptors_it_says_so) {
   struct rlimit tight = before;
   tight.rlim_cur = static_cast<rlim_t>(next) + 1;
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
-  const auto wanted = Model::open(path_, {.guard = Guard::wanted});
-  const auto required = Model::open(path_, {.guard = Guard::required});
+  const auto wanted = Model::open(path, {.guard = Guard::wanted});
+  const auto required = Model::open(path, {.guard = Guard::required});
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   ASSERT_TRUE(wanted) << wanted.error().message();
   EXPECT_EQ(wanted->guard_report().state, GuardState::off);
