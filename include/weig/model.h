@@ -18,7 +18,10 @@
 #include <weig/error.h>
 #include <weig/guard.h>
 #include <weig/load.h>
+#include <weig/memory_use.h>
 #include <weig/metadata.h>
+#include <weig/overlay.h>
+#include <weig/parts.h>
 #include <weig/view.h>
 
 namespace weig {
@@ -41,6 +44,10 @@ struct OpenOptions {
   Unsealed unsealed = Unsealed::refuse;
   UnknownDtypes unknown_dtypes = UnknownDtypes::refuse;
   Part part = Part::everything;
+  // Where it names any, no more than these parts (and all metadata) are mapped, and
+  // loaded: other tensors have no data. LoadWay::read reads all first. Opening fails
+  // with not_found for a name that the file does not have.
+  Parts only = {};
   // How to bring the weights into memory. By default they are only claimed.
   LoadOptions load = {};
   // Verify::digests: opening returns when every byte has been compared with its digest,
@@ -97,6 +104,48 @@ class Model : private View {
   // What the last load did, or has done so far.
   LoadReport load_report() const;
 
+  // Parts of the file, in ranges of its bytes: weig/parts.h tells those of groups and
+  // tensors. Their order does not matter, and what lies past the file does not count.
+  //
+  // Starts bringing parts into memory, and returns: load() with LoadWay::stream.
+  Result<LoadReport> prefetch(std::vector<FileRange> ranges);
+  // Gives parts back: takes their pages from this process, and asks the kernel to drop
+  // them from the page cache, which it does where no other process has them mapped.
+  // Addresses stay valid, and what is touched again is read again. Whole pages only: at
+  // both ends of a range, up to one of 4 KiB or, where the file lies in 2 MiB folios,
+  // one of those may stay; what lies beside a range always does. Thread-safe. Fails
+  // with unsupported where the weights are in memory of the process's own, with limit
+  // for pages that are locked, and with io.
+  Status release(std::span<const FileRange> ranges);
+  // Gives up the addresses of the data in parts, for good: its tensors have no data
+  // from then on, and what was handed out before must not be used any more. Whole pages
+  // only. Not while a load is running. Other threads may use the rest meanwhile.
+  // Fails with no_memory where the system allows no more mappings.
+  Status unmap(std::span<const FileRange> ranges);
+  // Whether all bytes of a range are there to be read.
+  bool is_mapped(FileRange range) const;
+  // What the model takes of memory, in all and by parts. Looks at each page: 10 ms for
+  // a few gigabytes. Fails as file_parts() does.
+  Result<MemoryReport> memory() const;
+
+  // Gives a tensor new contents, whose type and shape may be others: the name leads to
+  // them from now on, in operator[], find, tensor and tensors(); readers see the old or
+  // the new. The file, what was handed out before, and names that share the tensor's
+  // bytes stay as they are. Thread-safe. Fails with not_found.
+  Status overlay(std::string_view name, Overlay contents);
+  // The same with zeros, to be written while nobody reads them. Fails as Overlay::make
+  // does as well.
+  Result<Overlay> overlay(std::string_view name, Dtype dtype,
+                          std::span<const std::uint64_t> shape);
+  // What a tensor is overlaid with. Readers that others' drops must not hurt hold on to
+  // it while they use it. Thread-safe. Fails with not_found, where there is no such
+  // tensor.
+  Result<std::optional<Overlay>> overlaid(std::string_view name) const;
+  // The name leads to the file's bytes again. The memory goes with the last handle to
+  // it. Thread-safe. Fails with not_found, where there is no overlay.
+  Status drop_overlay(std::string_view name);
+  void drop_overlays() noexcept;
+
   // Whether the file is held, and what became of it. Thread-safe.
   GuardReport guard_report() const;
   // What has become of the file since it was opened: whether its path still leads to
@@ -117,6 +166,9 @@ class Model : private View {
   Result<std::optional<Tensor>> find(std::string_view name) const&& = delete;
   Result<Tensor> tensor(std::string_view name) const& WEIG_LIFETIMEBOUND;
   Result<Tensor> tensor(std::string_view name) const&& = delete;
+  using Range = TensorRange<Model>;
+  Range tensors() const& WEIG_LIFETIMEBOUND { return Range(this); }
+  Range tensors() const&& = delete;
 
   // As in View.
   using View::check_sections;
@@ -130,14 +182,12 @@ class Model : private View {
   using View::owner;
   using View::quantization;
   using View::quantization_count;
-  using View::Range;
   using View::sealed;
   using View::section;
   using View::section_kinds;
   using View::shard;
   using View::size;
   using View::source;
-  using View::tensors;
 
   // The metadata's text (one JSON object), or nothing where the file has none. In a
   // foreign file, what its own metadata is as WEIG metadata.
@@ -152,17 +202,21 @@ class Model : private View {
   // A load may change it. O(1).
   bool is_view(const Tensor& tensor) const noexcept;
 
-  // The same file as a View, for functions that take one. Valid as long as the Model.
+  // The same file as a View, for functions that take one: it knows of no overlays, nor
+  // of what is not mapped any more. Valid as long as the Model.
   const View& view() const& noexcept WEIG_LIFETIMEBOUND { return *this; }
   const View& view() const&& = delete;
 
   // The file's bytes as mapped: all of it, or [0, data_begin()) for Part::metadata.
+  // Parts that are not mapped any more must not be touched: is_mapped().
   std::span<const std::byte> mapped() const& noexcept WEIG_LIFETIMEBOUND;
   std::span<const std::byte> mapped() const&& = delete;
 
  private:
+  friend class Window;
   struct Backing;
   Model(View view, std::unique_ptr<Backing> backing);
+  Result<std::vector<FileRange>> parts_without(const Parts& wanted) const;
   std::unique_ptr<Backing> backing_;
 };
 

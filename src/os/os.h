@@ -7,8 +7,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <weig/error.h>
+#include <weig/file_range.h>
 
 #include "core/bytes.h"
 
@@ -119,7 +121,8 @@ class InputFile {
   FileId id_;
 };
 
-// Address space, owned. Move-only; nothing to unmap if empty.
+// Address space, owned. Move-only; nothing to unmap if empty. Parts of it can be given
+// up: whoever uses those addresses from then on uses somebody else's memory, or dies.
 class Mapping {
  public:
   Mapping() = default;
@@ -155,13 +158,30 @@ class Mapping {
 
   // From here on, the memory cannot be written.
   Status make_read_only();
-  // Puts the other's memory in the place of this one's, at the same addresses and in
-  // one step for threads that read them. Requires equal sizes.
+  // Puts the other's memory in the place of this one's, at the same addresses and, for
+  // threads that read them, in one step for each part that is mapped. Requires equal
+  // sizes, and that the other has what this one has.
   Status replace_with(Mapping other);
 
+  // Takes the pages that lie wholly in a range out of the page table; they stay in the
+  // page cache. Fails with unsupported for memory of our own, whose contents would be
+  // lost, and with limit where they are locked.
+  Status drop(FileRange range) const;
+  // Gives up the addresses of the pages that lie wholly in a range.
+  Status unmap(FileRange range);
+  // What of a range is mapped, in order.
+  std::vector<FileRange> mapped(FileRange range) const;
+  bool is_mapped(FileRange range) const noexcept;  // all of it
+  std::uint64_t mapped_bytes() const noexcept;
+
  private:
+  void unmap_all() noexcept;
+  void note_hole(FileRange hole);  // apart from those known
+
   std::byte* data_ = nullptr;
   std::uint64_t size_ = 0;
+  bool of_file_ = false;          // else memory of our own
+  std::vector<FileRange> holes_;  // given up; in order, apart from each other
 };
 
 enum class IfExists { refuse, replace };

@@ -172,11 +172,16 @@ void Mapping::touch(std::uint64_t offset, std::uint64_t length) const noexcept {
 }
 
 Status Mapping::replace_with(Mapping other) {
-  if (::mremap(other.data_, other.size_, size_, MREMAP_MAYMOVE | MREMAP_FIXED, data_) ==
-      MAP_FAILED)
-    return system_error(Code::no_memory, "move memory into the mapping's place", errno);
-  other.data_ = nullptr;
-  other.size_ = 0;
+  const std::vector<FileRange> parts = mapped({0, size_});
+  other.holes_.reserve(other.holes_.size() + parts.size());  // what has moved is noted
+  for (const FileRange& part : parts) {
+    if (::mremap(other.data_ + part.begin, part.size(), part.size(),
+                 MREMAP_MAYMOVE | MREMAP_FIXED, data_ + part.begin) == MAP_FAILED)
+      return system_error(Code::no_memory, "move memory into the mapping's place",
+                          errno);
+    of_file_ = false;
+    other.note_hole(part);
+  }
   return {};
 }
 

@@ -86,7 +86,10 @@ Decision Model::Backing::choose(const os::InputFile& file,
   // Whom a guard was to hold off, memory of our own keeps out as well.
   const bool must_read =
       wish == Guard::required && !guard && options.load.way == LoadWay::automatic;
-  if (!must_read) return decide(file, options.load);
+  LoadOptions load = options.load;
+  // Which parts, is not known before the file's table is.
+  if (!options.only.empty() && load.ranges.empty()) load.ranges = {{0, file.size()}};
+  if (!must_read) return decide(file, load);
   LoadOptions read = options.load;
   read.way = LoadWay::read;
   Decision reads = decide(file, read);
@@ -124,7 +127,8 @@ void Model::Backing::drop_anchor() {
 Result<std::optional<os::InputFile>> Model::Backing::open_again() {
   const auto locked = lock();  // the guard drops the anchor when it has a copy
   if (own_memory) return std::optional<os::InputFile>();
-  if (!anchor) return Error(Code::unsupported, "loading later needs /proc");
+  if (!anchor)
+    return Error(Code::unsupported, "the file cannot be opened again without /proc");
   WEIG_TRY_ASSIGN(file, os::InputFile::open_again(anchor, path));
   return std::optional(std::move(file));
 }
