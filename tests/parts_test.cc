@@ -331,6 +331,25 @@ TEST_F(ModelInParts, need_groups_and_a_mapping_for_a_window) {
   EXPECT_EQ(Window::over(loose).error().code(), Code::not_found);
 }
 
+// C75: who converts tensor by tensor and lets go of each, keeps a tiny view to the end.
+TEST_F(ModelInParts, behind_the_reader_take_no_memory) {
+  Model model = Model::open(path_).value();
+  const std::span<const std::byte> kept = model.tensor("l.0.w")->bytes().first(1);
+  std::uint64_t most = 0;
+  unsigned sum = 0;
+  for (const auto& tensor : model.tensors()) {
+    const FileRange range{tensor->data_offset(),
+                          tensor->data_offset() + tensor->byte_count()};
+    for (const std::byte byte : tensor->bytes()) sum += static_cast<unsigned>(byte);
+    most = std::max(most, status_bytes("RssFile"));
+    ASSERT_TRUE(model.release(std::vector{range}));
+  }
+  EXPECT_GT(sum, 0u);
+  EXPECT_LT(most, 66 * kMiB + 24 * kMiB);  // the largest tensor, and the program
+  EXPECT_LT(status_bytes("RssFile"), 24 * kMiB);
+  EXPECT_EQ(static_cast<unsigned>(kept[0]), byte_of(0));
+}
+
 TEST_F(ModelInParts, are_guarded_as_far_as_they_are_mapped) {
   const Folder folder;
   const std::string copy = folder.path("copy.weig");

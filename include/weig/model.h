@@ -34,6 +34,13 @@ enum class Part {
 
 enum class HugePages { advise, leave };
 
+// Whose memory the data goes into that is read and not mapped (LoadWay::read, or where
+// a file cannot be mapped).
+enum class ReadInto {
+  own_memory,
+  shared_memory,  // which other processes can open: Model::shared_path()
+};
+
 enum class Verify {
   structure,  // what opening proves in any case
   digests,    // every byte as well, against the digests that the file carries
@@ -48,6 +55,7 @@ struct OpenOptions {
   // loaded: other tensors have no data. LoadWay::read reads all first. Opening fails
   // with not_found for a name that the file does not have.
   Parts only = {};
+  ReadInto read_into = ReadInto::own_memory;
   // How to bring the weights into memory. By default they are only claimed.
   LoadOptions load = {};
   // Verify::digests: opening returns when every byte has been compared with its digest,
@@ -56,6 +64,8 @@ struct OpenOptions {
   // place, without loading the rest, and with unsupported for files without digests.
   // verify() does it later, or for some tensors, and can list all that is damaged.
   Verify verify = Verify::structure;
+  // How many bytes of tensors may be written in place, by Model::writable().
+  std::uint64_t max_writable_bytes = 0;
   // Whether to hold off who would cut or overwrite the file while it is mapped.
   Guard guard = Guard::off;
   // Whether to ask for 2 MiB pages, which make warm loads many times faster where the
@@ -146,6 +156,17 @@ class Model : private View {
   Status drop_overlay(std::string_view name);
   void drop_overlays() noexcept;
 
+  // The one exception to read-only weights, for frameworks that know no other: a
+  // tensor's bytes to be written in place, which OpenOptions::max_writable_bytes must
+  // allow. Writes stay in this process and never reach the file (MAP_PRIVATE): each
+  // page that is written becomes a private copy, which memory() counts as own. A page
+  // at either end may hold bytes of other tensors as well. Once for all: a tensor
+  // counts once, and stays writable. Such parts cannot be released. Not while other
+  // threads use the model. Fails with not_found, with limit (the allowance is spent),
+  // and with unsupported where a guard holds the file, whose copy would not have what
+  // was written, or the data is not in memory.
+  Result<std::span<std::byte>> writable(std::string_view name);
+
   // Whether the file is held, and what became of it. Thread-safe.
   GuardReport guard_report() const;
   // What has become of the file since it was opened: whether its path still leads to
@@ -201,6 +222,13 @@ class Model : private View {
   // the other byte order), and where it is not in memory (a metadata-only open).
   // A load may change it. O(1).
   bool is_view(const Tensor& tensor) const noexcept;
+
+  // Where other processes of this host find the copy that was read into shared memory
+  // (ReadInto::shared_memory): a path to be opened as any model is, by the same user or
+  // who may trace this process, as long as this Model lives; what they have mapped
+  // outlives it. The copy is sealed: nobody can change or cut it. Its pages exist once.
+  // Nothing where there is no such copy.
+  std::optional<std::string> shared_path() const;
 
   // The same file as a View, for functions that take one: it knows of no overlays, nor
   // of what is not mapped any more. Valid as long as the Model.

@@ -135,10 +135,15 @@ class Mapping {
   static Result<Mapping> of_file(const InputFile& file, std::uint64_t length);
   // Zeroed memory of our own, on 2 MiB, with huge pages if it is that long.
   static Result<Mapping> anonymous(std::uint64_t length);
+  // The same, which other processes can open as a file (memfd) while this lives: as
+  // shared_path() says. Made read-only, it is sealed: nobody can change it any more.
+  static Result<Mapping> shared_memory(std::uint64_t length, const std::string& name);
 
   const std::byte* data() const noexcept { return data_; }
   std::byte* data() noexcept { return data_; }
   std::uint64_t size() const noexcept { return size_; }
+  // "/proc/PID/fd/N", or nothing where the memory is not shared.
+  std::optional<std::string> shared_path() const;
   Bytes bytes() const noexcept { return {data_, static_cast<std::size_t>(size_)}; }
   MutableBytes writable() noexcept { return {data_, static_cast<std::size_t>(size_)}; }
 
@@ -156,8 +161,11 @@ class Mapping {
   // ends before.
   void touch(std::uint64_t offset, std::uint64_t length) const noexcept;
 
-  // From here on, the memory cannot be written.
+  // From here on, the memory cannot be written. Fails with io.
   Status make_read_only();
+  // Lets the pages that hold any of a range be written: of a file's, this process gets
+  // private copies. They are not dropped any more.
+  Status make_writable(FileRange range);
   // Puts the other's memory in the place of this one's, at the same addresses and, for
   // threads that read them, in one step for each part that is mapped. Requires equal
   // sizes, and that the other has what this one has.
@@ -176,12 +184,15 @@ class Mapping {
 
  private:
   void unmap_all() noexcept;
+  Status seal();
   void note_hole(FileRange hole);  // apart from those known
 
   std::byte* data_ = nullptr;
   std::uint64_t size_ = 0;
   bool of_file_ = false;          // else memory of our own
+  Descriptor shared_;             // by which others find it
   std::vector<FileRange> holes_;  // given up; in order, apart from each other
+  std::vector<FileRange> writable_;
 };
 
 enum class IfExists { refuse, replace };

@@ -135,13 +135,17 @@ Mapping::Mapping(Mapping&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
       of_file_(other.of_file_),
-      holes_(std::exchange(other.holes_, {})) {}
+      shared_(std::move(other.shared_)),
+      holes_(std::exchange(other.holes_, {})),
+      writable_(std::exchange(other.writable_, {})) {}
 Mapping& Mapping::operator=(Mapping&& other) noexcept {
   Mapping taken(std::move(other));  // in this order, self-move is harmless
   std::swap(data_, taken.data_);
   std::swap(size_, taken.size_);
   std::swap(of_file_, taken.of_file_);
+  std::swap(shared_, taken.shared_);
   std::swap(holes_, taken.holes_);
+  std::swap(writable_, taken.writable_);
   return *this;
 }
 Mapping::~Mapping() {
@@ -215,7 +219,15 @@ void Mapping::note_hole(FileRange hole) {
 Status Mapping::drop(FileRange range) const {
   if (!of_file_)
     return Error(Code::unsupported, "memory of the process's own cannot be released");
+  const auto overlaps = [&](const FileRange& part) {
+    return std::ranges::any_of(writable_, [&](const FileRange& written) {
+      return written.begin < part.end && written.end > part.begin;
+    });
+  };
   for (const FileRange& part : mapped(whole_pages(range, size_))) {
+    if (overlaps(part))
+      return Error(Code::unsupported, "pages that may have been written would be lost")
+          .at(part.begin);
     if (::madvise(data_ + part.begin, part.size(), MADV_DONTNEED) == 0) continue;
     if (errno == EINVAL)
       return Error(Code::limit, "pages that are locked cannot be released")
@@ -223,6 +235,16 @@ Status Mapping::drop(FileRange range) const {
     return system_error(Code::io, "release pages of the mapping", errno).at(part.begin);
   }
   return {};
+}
+
+Status Mapping::make_writable(FileRange range) {
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const FileRange pages{align_down(range.begin, page), align_up(range.end, page)};
+  writable_.push_back(pages);
+  if (::mprotect(data_ + pages.begin, pages.size(), PROT_READ | PROT_WRITE) == 0)
+    return {};
+  writable_.pop_back();
+  return system_error(Code::no_memory, "make pages writable", errno).at(pages.begin);
 }
 
 Status Mapping::unmap(FileRange range) {
@@ -295,9 +317,16 @@ Result<Mapping> Mapping::anonymous(std::uint64_t length) {
 }
 
 Status Mapping::make_read_only() {
+  if (shared_) return seal();
   if (::mprotect(data_, size_, PROT_READ) != 0)
     return system_error(Code::io, "make memory read-only", errno);
   return {};
+}
+
+std::optional<std::string> Mapping::shared_path() const {
+  if (!shared_) return {};
+  return "/proc/" + std::to_string(::getpid()) + "/fd/" +
+         std::to_string(shared_.number());
 }
 
 Result<OutputFile> OutputFile::create(const std::string& path, IfExists existing,

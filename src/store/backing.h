@@ -52,6 +52,8 @@ struct Model::Backing {
   std::atomic<bool> altered = false;
   mutable std::shared_mutex altering;  // guards what follows, and the mapping's holes
   std::unordered_map<std::uint32_t, Overlay> overlays;  // by ordinal
+  std::uint64_t max_writable = 0;                       // bytes
+  std::vector<FileRange> writable;                      // of tensors
 
   // One function a kind of file: maps, and proves.
   Result<View> claim_weig(const os::InputFile& file, Bytes first,
@@ -70,8 +72,8 @@ struct Model::Backing {
   // Whether the table or the data is read in `mapping`; else both were copied.
   bool uses_mapping() const { return swapped.size() == 0 || core.empty(); }
 
-  // As the Model hands it out.
-  Tensor altered_tensor(Tensor tensor) const;
+  // Makes a tensor of the file what the Model hands out.
+  void alter(Tensor& tensor) const;
   std::shared_lock<std::shared_mutex> lock_shared() const;
   std::unique_lock<std::shared_mutex> lock_alone() const;
   Status release(std::span<const FileRange> ranges);
@@ -106,7 +108,7 @@ struct Model::Backing {
 bool needs_swap(ByteOrder order, const OpenOptions& options);
 
 // Memory to read into, if there is so much. `hint`: what takes less.
-Result<os::Mapping> memory_for(std::uint64_t bytes, MemoryClaim& claim,
+Result<os::Mapping> memory_for(std::uint64_t bytes, MemoryClaim& claim, ReadInto where,
                                const char* hint = "mapped, it needs none of it");
 
 }  // namespace weig

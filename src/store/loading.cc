@@ -64,7 +64,7 @@ Status Model::Backing::load(os::InputFile file, const LoadOptions& options, Fill
 Status Model::Backing::load_in_place_of_mapping(os::InputFile file,
                                                 const LoadOptions& options) {
   MemoryClaim own_claim;
-  WEIG_TRY_ASSIGN(memory, memory_for(mapping.size(), own_claim));
+  WEIG_TRY_ASSIGN(memory, memory_for(mapping.size(), own_claim, ReadInto::own_memory));
   Loader reading(std::move(file), memory, memory.data(), 0, options, decision);
   reading.count_in(own_claim);
   const Status status = reading.run();

@@ -97,6 +97,7 @@ Status Model::unmap(std::span<const FileRange> ranges) {
                          std::min(range.end, data.end)};
     if (part.begin < part.end) parts.push_back(part);
   }
+  if (parts.empty()) return {};
   if (auto status = backing_->unmap(parts); !status)
     return std::move(status).error().file(path());
   return {};
@@ -105,6 +106,44 @@ Status Model::unmap(std::span<const FileRange> ranges) {
 bool Model::is_mapped(FileRange range) const {
   const auto locked = backing_->lock_shared();
   return backing_->data_mapping().is_mapped(range);
+}
+
+Result<std::span<std::byte>> Model::writable(std::string_view name) {
+  Backing& backing = *backing_;
+  auto tensor = View::tensor(name);
+  if (!tensor) return std::move(tensor).error().file(path());
+  const std::uint64_t begin = tensor->data_offset();
+  const FileRange range{begin, begin + tensor->byte_count()};
+  const auto refused = [&](Error error) {
+    return std::move(error).file(path()).tensor(name);
+  };
+  const auto locked = backing.lock_alone();
+  if (backing.guard)
+    return refused(
+        Error(Code::unsupported,
+              "a tensor that is written cannot be guarded: the guard's copy is "
+              "of the file"));
+  os::Mapping& data = backing.data_mapping();
+  if (!tensor->has_data() || !data.is_mapped(range))
+    return refused(Error(Code::unsupported, "the tensor's data is not mapped"));
+  const std::span<std::byte> bytes = data.writable().subspan(begin, range.size());
+  if (bytes.empty() ||
+      std::ranges::find(backing.writable, range) != backing.writable.end())
+    return bytes;
+  const std::uint64_t spent = byte_count(backing.writable);
+  if (range.size() > backing.max_writable - spent)
+    return refused(Error(Code::limit, "no more bytes may be written in place")
+                       .found(range.size())
+                       .expected("at most " +
+                                 std::to_string(backing.max_writable - spent) +
+                                 " (OpenOptions::max_writable_bytes, less what is "
+                                 "writable already)"));
+  backing.writable.push_back(range);
+  if (auto status = data.make_writable(range); !status) {
+    backing.writable.pop_back();
+    return refused(std::move(status).error());
+  }
+  return bytes;
 }
 
 Result<MemoryReport> Model::memory() const {

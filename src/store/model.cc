@@ -97,6 +97,7 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
   if (backing->stamp.size != file.size())  // which was asked for before
     return Error(Code::corrupt, "the file was changed while it was opened").file(path);
   backing->wish = options.guard;
+  backing->max_writable = options.max_writable_bytes;
   std::optional<Error> no_guard;
   if (options.guard != Guard::off) {
     auto guard = FileGuard::take(file, backing->stamp, options.guard);
@@ -201,6 +202,10 @@ Result<LoadReport> Model::load(const LoadOptions& options) {
                       .found(file.size())
                       .expected(file_size()));
   backing.decision = decide(file, options);
+  if (!backing.writable.empty() && backing.decision.choice.way == LoadWay::read)
+    return failed(
+        Error(Code::unsupported,
+              "what was written in place would be lost in a copy of the file"));
   const bool replaces =
       backing.decision.choice.way == LoadWay::read && backing.uses_mapping();
   Status status = replaces
@@ -257,20 +262,27 @@ Result<FileChange> Model::changed() const {
 Result<Tensor> Model::operator[](std::uint64_t ordinal) const& {
   auto tensor = View::operator[](ordinal);
   if (!tensor) return std::move(tensor).error().file(backing_->path);
-  return backing_->altered_tensor(*std::move(tensor));
+  if (backing_->altered) backing_->alter(*tensor);
+  return tensor;
 }
 
 Result<std::optional<Tensor>> Model::find(std::string_view name) const& {
   auto tensor = View::find(name);
   if (!tensor) return std::move(tensor).error().file(backing_->path);
-  if (*tensor) *tensor = backing_->altered_tensor(**std::move(tensor));
+  if (*tensor && backing_->altered) backing_->alter(**tensor);
   return tensor;
 }
 
 Result<Tensor> Model::tensor(std::string_view name) const& {
   auto tensor = View::tensor(name);
   if (!tensor) return std::move(tensor).error().file(backing_->path);
-  return backing_->altered_tensor(*std::move(tensor));
+  if (backing_->altered) backing_->alter(*tensor);
+  return tensor;
+}
+
+std::optional<std::string> Model::shared_path() const {
+  const auto locked = backing_->lock_shared();
+  return backing_->mapping.shared_path();
 }
 
 const std::string& Model::path() const& noexcept { return backing_->path; }

@@ -60,19 +60,16 @@ std::unique_lock<std::shared_mutex> Model::Backing::lock_alone() const {
   return held;
 }
 
-Tensor Model::Backing::altered_tensor(Tensor tensor) const {
-  if (!altered) return tensor;
+void Model::Backing::alter(Tensor& tensor) const {
   const auto locked = lock_shared();
-  if (const auto overlay = overlays.find(tensor.ordinal()); overlay != overlays.end()) {
-    const Overlay& contents = overlay->second;
+  const std::uint64_t begin = tensor.data_offset();
+  if (const auto found = overlays.find(tensor.ordinal()); found != overlays.end()) {
+    const Overlay& contents = found->second;
     detail::ViewAccess::use_contents(tensor, contents.dtype(), contents.shape(),
                                      contents.bytes());
-    return tensor;
+  } else if (!data_mapping().is_mapped({begin, begin + tensor.byte_count()})) {
+    detail::ViewAccess::take_data(tensor);
   }
-  const std::uint64_t begin = tensor.data_offset();
-  const FileRange range{begin, begin + tensor.byte_count()};
-  if (!mapping.is_mapped(range)) detail::ViewAccess::take_data(tensor);
-  return tensor;
 }
 
 Status Model::overlay(std::string_view name, Overlay contents) {
