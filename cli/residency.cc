@@ -2,6 +2,7 @@
 // weig residency: how much of a file is in memory, group by group.
 #include <fmt/format.h>
 #include <weig/model.h>
+#include <weig/parts.h>
 
 #include <algorithm>
 #include <memory>
@@ -10,7 +11,6 @@
 
 #include "command.h"
 #include "file_owner.h"
-#include "file_parts.h"
 #include "host.h"
 #include "json.h"
 #include "options.h"

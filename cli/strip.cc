@@ -2,12 +2,11 @@
 #include "strip.h"
 
 #include <fmt/format.h>
+#include <weig/parts.h>
 
 #include <algorithm>
 #include <string_view>
 #include <utility>
-
-#include "file_parts.h"
 
 namespace weig::cli {
 namespace {

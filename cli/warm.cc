@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // weig warm: brings a file into memory, and on request keeps it there.
 #include <fmt/format.h>
+#include <weig/parts.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -13,7 +14,6 @@
 #include <vector>
 
 #include "command.h"
-#include "file_parts.h"
 #include "host.h"
 #include "json.h"
 #include "locking.h"

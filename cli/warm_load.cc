@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 #include <weig/page_cache.h>
+#include <weig/parts.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "file_parts.h"
 #include "holders.h"
 #include "huge_room.h"
 #include "progress_bar.h"

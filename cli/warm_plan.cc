@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "file_parts.h"
+#include "group_patterns.h"
 #include "options.h"
 
 namespace weig::cli {

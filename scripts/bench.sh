@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Measures what the documentation claims, says of each target whether it is met, and
 # leaves the texts in build/bench. The parts named, or: open peers convert verify load
-# ways steady. About an hour, 20 GB of space under ${TMPDIR:-/var/tmp}, and a machine that
-# does nothing else; as root also with fresh memory. Fails where a target is missed.
+# ways steady window (the last as root alone). About an hour, 20 GB of space under
+# ${TMPDIR:-/var/tmp}, and a machine that does nothing else; as root also with fresh
+# memory. Fails where a target is missed.
 # ROUNDS and FRESH_ROUNDS say how often things are measured, LAYERS how large the model is
 # (10: 4.6 GB).
 #
@@ -13,10 +14,10 @@
 # GB loaded once in every way (30 GB).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-(($#)) || set -- open peers convert verify load ways steady
+(($#)) || set -- open peers convert verify load ways steady window
 for part in "$@"; do
   case $part in
-    open|peers|convert|verify|load|ways|steady|peers-load|seven-billion) ;;
+    open|peers|convert|verify|load|ways|steady|window|peers-load|seven-billion) ;;
     *) echo "bench: no such part: $part" >&2; exit 64 ;;
   esac
 done
@@ -104,6 +105,8 @@ measure() {
           python bench/ways.py "$source" "$model" "$rounds" "$fresh_rounds" ;;
     steady) need_model
             python bench/steady.py "$model" "$scratch" "$rounds" ;;
+    window) need_model
+            python bench/window.py "$model" "$rounds" ;;
     peers-load) peers_load ;;
     seven-billion) seven_billion ;;
   esac

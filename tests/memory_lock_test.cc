@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Locking memory, and its limit. Not under sanitizers, which make mlock do nothing.
 #include <weig/memory_lock.h>
+#include <weig/parts.h>
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -56,6 +57,27 @@ TEST(MemoryLock, above_the_limit_nothing_is_locked) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(MemoryLock, of_a_models_bytes_keeps_them_from_being_released) {
+  const Folder folder;
+  const std::string path = folder.path("m.weig");
+  write_file(path, Image::for_loading().bytes);
+  Model model = Model::open(path).value();
+  const std::vector<FileRange> ranges = ranges_of(model, {.groups = {"a.0"}}).value();
+  MemoryLock lock;
+  ASSERT_TRUE(lock.add(model.mapped().subspan(ranges[0].begin, ranges[0].size())));
+  const Status refused = model.release(ranges);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::limit);
+  EXPECT_EQ(refused.error().fields().file, path);
+  const MemoryReport memory = model.memory().value();
+  EXPECT_GE(memory.parts[1].use.locked, ranges[0].size());
+  EXPECT_EQ(memory.parts[1].use.present, ranges[0].size());
+  EXPECT_EQ(memory.parts[2].use.locked, 0u);
+  lock.release();
+  EXPECT_TRUE(model.release(ranges));
+  EXPECT_EQ(model.memory()->total.locked, 0u);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 // thread alone. Under the thread sanitizer (preset `tsan`) races show too.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -14,6 +15,8 @@
 #include <weig/guard.h>
 #include <weig/load.h>
 #include <weig/metadata.h>
+#include <weig/model.h>
+#include <weig/parts.h>
 #include <weig/verify.h>
 
 #include "image.h"
@@ -291,6 +294,71 @@ TEST_F(Threads, are_guarded_while_a_writer_strikes) {
   while (saved == 0 && Clock::now() < latest && !HasFailure())
     on_threads(read_guarded, strike);
   EXPECT_GT(saved, 0u);
+}
+
+// Half of them give tensors new contents, each byte the same, and take them away again;
+// the others read what names lead to, and hold on to what they read.
+TEST_F(Threads, overlays_come_and_go_under_readers) {
+  constexpr unsigned kWriters = 4;
+  constexpr unsigned kReaders = 4;
+  constexpr int kOverlays = 500;  // of each writer
+  Model model = Model::open(folder_.path("layers.weig")).value();
+  const std::uint64_t shape[] = {1000};
+  std::atomic<unsigned> writing = kWriters;
+  std::atomic<std::uint64_t> seen = 0;
+  const auto write = [&](unsigned seed) {
+    Random random(seed);
+    for (int i = 0; i < kOverlays; ++i) {
+      const std::string name(model.view()[random.below(model.size())]->name());
+      const Overlay contents = Overlay::make(Dtype::u8, shape).value();
+      std::ranges::fill(contents.bytes(), static_cast<std::byte>(random.below(256)));
+      EXPECT_TRUE(model.overlay(name, contents));
+      if (random.coin()) static_cast<void>(model.drop_overlay(name));
+      if (random.below(100) == 0) model.drop_overlays();
+    }
+    --writing;
+  };
+  const auto read = [&](unsigned seed) {
+    Random random(seed);
+    while (writing > 0) {
+      const Tensor tensor = model.view()[random.below(model.size())].value();
+      const auto overlay = model.overlaid(tensor.name()).value();
+      static_cast<void>(model[tensor.ordinal()].value().byte_count());
+      if (!overlay) continue;
+      const auto bytes = overlay->bytes();
+      EXPECT_TRUE(std::ranges::all_of(bytes, [&](auto b) { return b == bytes[0]; }));
+      ++seen;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < kWriters; ++i) threads.emplace_back(write, i);
+  for (unsigned i = 0; i < kReaders; ++i) threads.emplace_back(read, kWriters + i);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(seen, 0u);
+  model.drop_overlays();
+  EXPECT_EQ(describe(model.view()).value(), files_.front().holds);
+}
+
+// Parts are brought in, given back and read by all at once: what is read is the same.
+TEST_F(Threads, parts_come_and_go_under_readers) {
+  Model model = Model::open(folder_.path("layers.weig")).value();
+  const std::vector<FilePart> parts = file_parts(model).value();
+  std::vector<std::uint8_t> first;
+  for (const auto& tensor : model.tensors())
+    first.push_back(static_cast<std::uint8_t>(tensor->bytes()[0]));
+  on_threads(
+      [&](Random& random) {
+        const std::size_t i = random.below(model.size());
+        EXPECT_EQ(model[i]->bytes()[0], static_cast<std::byte>(first[i]));
+        const bool released =
+            random.coin() || model.release(random.one_of(parts).ranges).has_value();
+        const bool counted = random.below(20) > 0 || model.memory().has_value();
+        EXPECT_TRUE(released && counted);
+      },
+      [&](Random& random) {
+        EXPECT_TRUE(model.prefetch(random.one_of(parts).ranges));
+        EXPECT_TRUE(random.coin() || model.wait().has_value());
+      });
 }
 
 }  // namespace

@@ -96,6 +96,10 @@ class Shape {
   std::uint64_t numbers_[disk::kMaxRank];
 };
 
+namespace detail {
+struct ViewAccess;  // src/core/claim.h: how the library's own layers make Views
+}  // namespace detail
+
 // One tensor: a checked copy of its record. Cheap to copy. name() and the data point
 // into the file's bytes; shape() points into this object.
 class Tensor {
@@ -144,6 +148,7 @@ class Tensor {
 
  private:
   friend class View;
+  friend struct detail::ViewAccess;
   Tensor() noexcept {}
 
   Error wrong_type() const;
@@ -239,9 +244,37 @@ struct ProvenBits {
   }
 };
 
-struct ViewAccess;  // src/core/claim.h: how the library's own layers make Views
-
 }  // namespace detail
+
+// An input range of Result<Tensor>: all tensors of an Owner, which is a View or Model.
+template <typename Owner>
+class TensorRange {
+ public:
+  class iterator {
+   public:
+    using value_type = Result<Tensor>;
+    using difference_type = std::ptrdiff_t;
+    Result<Tensor> operator*() const { return (*owner_)[ordinal_]; }
+    iterator& operator++() { return ++ordinal_, *this; }
+    void operator++(int) { ++ordinal_; }
+    bool operator==(const iterator& other) const { return ordinal_ == other.ordinal_; }
+
+   private:
+    friend class TensorRange;
+    iterator(const Owner* owner, std::uint64_t ordinal)
+        : owner_(owner), ordinal_(ordinal) {}
+    const Owner* owner_;
+    std::uint64_t ordinal_;
+  };
+
+  iterator begin() const { return {owner_, 0}; }
+  iterator end() const { return {owner_, owner_->size()}; }
+
+ private:
+  friend Owner;
+  explicit TensorRange(const Owner* owner) : owner_(owner) {}
+  const Owner* owner_;
+};
 
 class View {
  public:
@@ -279,8 +312,8 @@ class View {
   Result<Tensor> tensor(std::string_view name) const&& = delete;
 
   // All tensors in file order: for (const Result<Tensor>& tensor : view.tensors()).
-  class Range;
-  Range tensors() const& WEIG_LIFETIMEBOUND;
+  using Range = TensorRange<View>;
+  Range tensors() const& WEIG_LIFETIMEBOUND { return Range(this); }
   Range tensors() const&& = delete;
 
   // The tensor that owns the bytes of this one: another ordinal for an alias (tied
@@ -337,36 +370,5 @@ class View {
   std::vector<std::uint32_t> by_name_;
   std::vector<std::uint32_t> by_data_;
 };
-
-// An input range of Result<Tensor>.
-class View::Range {
- public:
-  class iterator {
-   public:
-    using value_type = Result<Tensor>;
-    using difference_type = std::ptrdiff_t;
-    Result<Tensor> operator*() const { return (*view_)[ordinal_]; }
-    iterator& operator++() { return ++ordinal_, *this; }
-    void operator++(int) { ++ordinal_; }
-    bool operator==(const iterator& other) const { return ordinal_ == other.ordinal_; }
-
-   private:
-    friend class Range;
-    iterator(const View* view, std::uint64_t ordinal)
-        : view_(view), ordinal_(ordinal) {}
-    const View* view_;
-    std::uint64_t ordinal_;
-  };
-
-  iterator begin() const { return {view_, 0}; }
-  iterator end() const { return {view_, view_->size()}; }
-
- private:
-  friend class View;
-  explicit Range(const View* view) : view_(view) {}
-  const View* view_;
-};
-
-inline View::Range View::tensors() const& { return Range(this); }
 
 }  // namespace weig

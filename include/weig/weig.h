@@ -11,11 +11,15 @@
 #include <weig/host.h>
 #include <weig/load.h>
 #include <weig/memory_lock.h>
+#include <weig/memory_use.h>
 #include <weig/metadata.h>
 #include <weig/model.h>
+#include <weig/overlay.h>
 #include <weig/page_cache.h>
+#include <weig/parts.h>
 #include <weig/progress.h>
 #include <weig/verify.h>
 #include <weig/version.h>
 #include <weig/view.h>
+#include <weig/window.h>
 #include <weig/writer.h>

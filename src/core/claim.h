@@ -53,6 +53,18 @@ struct ViewAccess {
     view.claim_.foreign_order = false;
   }
 
+  // Other contents for a tensor of a View, in this machine's byte order.
+  static void use_contents(Tensor& tensor, Dtype dtype, const Shape& shape,
+                           Bytes contents) {
+    tensor.dtype_ = dtype;
+    tensor.shape_ = shape;
+    tensor.data_ = contents.data();
+    tensor.byte_count_ = contents.size();
+    tensor.foreign_order_ = false;
+  }
+  // Its data is not in memory.
+  static void take_data(Tensor& tensor) { tensor.data_ = nullptr; }
+
   // View::check_structure() in parts that may run at the same time. `run_all` runs
   // `part` for every number below `count`, and returns the failure of the lowest.
   using Part = std::function<Status(std::uint64_t)>;

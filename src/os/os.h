@@ -7,8 +7,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <weig/error.h>
+#include <weig/file_range.h>
 
 #include "core/bytes.h"
 
@@ -119,7 +121,8 @@ class InputFile {
   FileId id_;
 };
 
-// Address space, owned. Move-only; nothing to unmap if empty.
+// Address space, owned. Move-only; nothing to unmap if empty. Parts of it can be given
+// up: whoever uses those addresses from then on uses somebody else's memory, or dies.
 class Mapping {
  public:
   Mapping() = default;
@@ -132,10 +135,15 @@ class Mapping {
   static Result<Mapping> of_file(const InputFile& file, std::uint64_t length);
   // Zeroed memory of our own, on 2 MiB, with huge pages if it is that long.
   static Result<Mapping> anonymous(std::uint64_t length);
+  // The same, which other processes can open as a file (memfd) while this lives: as
+  // shared_path() says. Made read-only, it is sealed: nobody can change it any more.
+  static Result<Mapping> shared_memory(std::uint64_t length, const std::string& name);
 
   const std::byte* data() const noexcept { return data_; }
   std::byte* data() noexcept { return data_; }
   std::uint64_t size() const noexcept { return size_; }
+  // "/proc/PID/fd/N", or nothing where the memory is not shared.
+  std::optional<std::string> shared_path() const;
   Bytes bytes() const noexcept { return {data_, static_cast<std::size_t>(size_)}; }
   MutableBytes writable() noexcept { return {data_, static_cast<std::size_t>(size_)}; }
 
@@ -153,15 +161,38 @@ class Mapping {
   // ends before.
   void touch(std::uint64_t offset, std::uint64_t length) const noexcept;
 
-  // From here on, the memory cannot be written.
+  // From here on, the memory cannot be written. Fails with io.
   Status make_read_only();
-  // Puts the other's memory in the place of this one's, at the same addresses and in
-  // one step for threads that read them. Requires equal sizes.
+  // Lets the pages that hold any of a range be written: of a file's, this process gets
+  // private copies. They are not dropped any more.
+  Status make_writable(FileRange range);
+  // Puts the other's memory in the place of this one's, at the same addresses and, for
+  // threads that read them, in one step for each part that is mapped. Requires equal
+  // sizes, and that the other has what this one has.
   Status replace_with(Mapping other);
 
+  // Takes the pages that lie wholly in a range out of the page table; they stay in the
+  // page cache. Fails with unsupported for memory of our own, whose contents would be
+  // lost, and with limit where they are locked.
+  Status drop(FileRange range) const;
+  // Gives up the addresses of the pages that lie wholly in a range.
+  Status unmap(FileRange range);
+  // What of a range is mapped, in order.
+  std::vector<FileRange> mapped(FileRange range) const;
+  bool is_mapped(FileRange range) const noexcept;  // all of it
+  std::uint64_t mapped_bytes() const noexcept;
+
  private:
+  void unmap_all() noexcept;
+  Status seal();
+  void note_hole(FileRange hole);  // apart from those known
+
   std::byte* data_ = nullptr;
   std::uint64_t size_ = 0;
+  bool of_file_ = false;          // else memory of our own
+  Descriptor shared_;             // by which others find it
+  std::vector<FileRange> holes_;  // given up; in order, apart from each other
+  std::vector<FileRange> writable_;
 };
 
 enum class IfExists { refuse, replace };

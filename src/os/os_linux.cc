@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "core/try.h"
 #include "os/os.h"
 
 namespace weig::os {
@@ -131,6 +132,34 @@ Status InputFile::drop_cache(std::uint64_t offset, std::uint64_t length) const {
   return {};
 }
 
+Result<Mapping> Mapping::shared_memory(std::uint64_t length, const std::string& name) {
+  Descriptor memory(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory || ::ftruncate(memory.number(), static_cast<off_t>(length)) != 0)
+    return system_error(Code::no_memory, "make shared memory", errno);
+  WEIG_TRY_ASSIGN(mapping, anonymous(length));  // the addresses
+  if (::mmap(mapping.data_, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+             memory.number(), 0) == MAP_FAILED)
+    return system_error(Code::no_memory, "map shared memory", errno);
+  mapping.advise_huge(0);
+  mapping.shared_ = std::move(memory);
+  return std::move(mapping);
+}
+
+// A shared mapping that could be written would forbid the seal, and a private one that
+// nobody writes shares its pages all the same.
+Status Mapping::seal() {
+  if (::mmap(data_, size_, PROT_READ, MAP_PRIVATE | MAP_FIXED, shared_.number(), 0) ==
+      MAP_FAILED)
+    return system_error(Code::no_memory, "map shared memory for reading", errno);
+  advise_huge(0);
+  if (::fcntl(shared_.number(), F_ADD_SEALS,
+              F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0)
+    return system_error(Code::io, "seal shared memory", errno);
+  const Status mapped = populate(0, size_);
+  if (!mapped && mapped.error().code() != Code::unsupported) return mapped;
+  return {};
+}
+
 bool Mapping::advise_huge(std::uint64_t offset) noexcept {
   if (size_ < kHugePage || offset >= size_) return true;
   return ::madvise(data_ + offset, size_ - offset, MADV_HUGEPAGE) == 0;
@@ -172,11 +201,16 @@ void Mapping::touch(std::uint64_t offset, std::uint64_t length) const noexcept {
 }
 
 Status Mapping::replace_with(Mapping other) {
-  if (::mremap(other.data_, other.size_, size_, MREMAP_MAYMOVE | MREMAP_FIXED, data_) ==
-      MAP_FAILED)
-    return system_error(Code::no_memory, "move memory into the mapping's place", errno);
-  other.data_ = nullptr;
-  other.size_ = 0;
+  const std::vector<FileRange> parts = mapped({0, size_});
+  other.holes_.reserve(other.holes_.size() + parts.size());  // what has moved is noted
+  for (const FileRange& part : parts) {
+    if (::mremap(other.data_ + part.begin, part.size(), part.size(),
+                 MREMAP_MAYMOVE | MREMAP_FIXED, data_ + part.begin) == MAP_FAILED)
+      return system_error(Code::no_memory, "move memory into the mapping's place",
+                          errno);
+    of_file_ = false;
+    other.note_hole(part);
+  }
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <random>
 #include <system_error>
 #include <utility>
@@ -132,15 +133,130 @@ Status InputFile::read(std::uint64_t offset, MutableBytes out) const {
 
 Mapping::Mapping(Mapping&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      of_file_(other.of_file_),
+      shared_(std::move(other.shared_)),
+      holes_(std::exchange(other.holes_, {})),
+      writable_(std::exchange(other.writable_, {})) {}
 Mapping& Mapping::operator=(Mapping&& other) noexcept {
   Mapping taken(std::move(other));  // in this order, self-move is harmless
   std::swap(data_, taken.data_);
   std::swap(size_, taken.size_);
+  std::swap(of_file_, taken.of_file_);
+  std::swap(shared_, taken.shared_);
+  std::swap(holes_, taken.holes_);
+  std::swap(writable_, taken.writable_);
   return *this;
 }
 Mapping::~Mapping() {
-  if (data_) ::munmap(data_, size_);
+  if (data_) unmap_all();
+}
+
+// Allocates nothing: what lies in a hole may be somebody else's by now.
+void Mapping::unmap_all() noexcept {
+  std::uint64_t at = 0;
+  for (const FileRange& hole : holes_) {
+    if (hole.begin > at) ::munmap(data_ + at, hole.begin - at);
+    at = hole.end;
+  }
+  if (size_ > at) ::munmap(data_ + at, size_ - at);
+}
+
+std::vector<FileRange> Mapping::mapped(FileRange range) const {
+  const FileRange wanted{range.begin, std::min(range.end, size_)};
+  std::vector<FileRange> parts;
+  std::uint64_t at = wanted.begin;
+  for (const FileRange& hole : holes_) {
+    if (hole.begin >= wanted.end) break;
+    if (hole.begin > at) parts.push_back({at, hole.begin});
+    at = std::max(at, hole.end);
+  }
+  if (wanted.end > at) parts.push_back({at, wanted.end});
+  return parts;
+}
+
+bool Mapping::is_mapped(FileRange range) const noexcept {
+  if (range.end > size_) return false;
+  const auto apart = [&](const FileRange& hole) {
+    return hole.end <= range.begin || hole.begin >= range.end;
+  };
+  return range.size() == 0 || std::ranges::all_of(holes_, apart);
+}
+
+std::uint64_t Mapping::mapped_bytes() const noexcept {
+  std::uint64_t bytes = size_;
+  for (const FileRange& hole : holes_) bytes -= hole.size();
+  return bytes;
+}
+
+namespace {
+
+// The pages of a mapping of `size` bytes that lie wholly in a range; its last page may
+// be used in part.
+FileRange whole_pages(FileRange range, std::uint64_t size) {
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t begin = align_up(std::min(range.begin, size), page);
+  const std::uint64_t end = range.end >= size ? size : align_down(range.end, page);
+  return {begin, std::max(begin, end)};
+}
+
+}  // namespace
+
+void Mapping::note_hole(FileRange hole) {
+  const auto after =
+      std::ranges::upper_bound(holes_, hole.begin, {}, &FileRange::begin);
+  auto at = holes_.insert(after, hole);
+  if (at != holes_.begin() && std::prev(at)->end == hole.begin) {
+    std::prev(at)->end = hole.end;
+    at = std::prev(holes_.erase(at));
+  }
+  if (const auto next = std::next(at); next != holes_.end() && next->begin == at->end) {
+    at->end = next->end;
+    holes_.erase(next);
+  }
+}
+
+Status Mapping::drop(FileRange range) const {
+  if (!of_file_)
+    return Error(Code::unsupported, "memory of the process's own cannot be released");
+  const auto overlaps = [&](const FileRange& part) {
+    return std::ranges::any_of(writable_, [&](const FileRange& written) {
+      return written.begin < part.end && written.end > part.begin;
+    });
+  };
+  for (const FileRange& part : mapped(whole_pages(range, size_))) {
+    if (overlaps(part))
+      return Error(Code::unsupported, "pages that may have been written would be lost")
+          .at(part.begin);
+    if (::madvise(data_ + part.begin, part.size(), MADV_DONTNEED) == 0) continue;
+    if (errno == EINVAL)
+      return Error(Code::limit, "pages that are locked cannot be released")
+          .at(part.begin);
+    return system_error(Code::io, "release pages of the mapping", errno).at(part.begin);
+  }
+  return {};
+}
+
+Status Mapping::make_writable(FileRange range) {
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const FileRange pages{align_down(range.begin, page), align_up(range.end, page)};
+  writable_.push_back(pages);
+  if (::mprotect(data_ + pages.begin, pages.size(), PROT_READ | PROT_WRITE) == 0)
+    return {};
+  writable_.pop_back();
+  return system_error(Code::no_memory, "make pages writable", errno).at(pages.begin);
+}
+
+Status Mapping::unmap(FileRange range) {
+  const std::vector<FileRange> parts = mapped(whole_pages(range, size_));
+  holes_.reserve(holes_.size() + parts.size());  // what is gone has to be noted
+  for (const FileRange& part : parts) {
+    if (::munmap(data_ + part.begin, part.size()) != 0)
+      return system_error(Code::no_memory, "unmap a part of the file", errno)
+          .at(part.begin);
+    note_hole(part);
+  }
+  return {};
 }
 
 namespace {
@@ -184,6 +300,7 @@ Result<Mapping> Mapping::of_file(const InputFile& file, std::uint64_t length) {
   Mapping mapping;
   mapping.data_ = static_cast<std::byte*>(mapped);
   mapping.size_ = length;
+  mapping.of_file_ = true;
   return mapping;
 }
 
@@ -200,9 +317,16 @@ Result<Mapping> Mapping::anonymous(std::uint64_t length) {
 }
 
 Status Mapping::make_read_only() {
+  if (shared_) return seal();
   if (::mprotect(data_, size_, PROT_READ) != 0)
     return system_error(Code::io, "make memory read-only", errno);
   return {};
+}
+
+std::optional<std::string> Mapping::shared_path() const {
+  if (!shared_) return {};
+  return "/proc/" + std::to_string(::getpid()) + "/fd/" +
+         std::to_string(shared_.number());
 }
 
 Result<OutputFile> OutputFile::create(const std::string& path, IfExists existing,

@@ -263,6 +263,24 @@ std::optional<std::uint64_t> resident_bytes(const InputFile& file,
   return std::min(*bytes, file.size());
 }
 
+std::optional<std::vector<FileRange>> resident_ranges(const InputFile& file) {
+  const std::uint64_t page = page_size();
+  std::vector<FileRange> found;
+  const auto take = [&](std::uint64_t begin, std::uint64_t length,
+                        const std::vector<unsigned char>& pages) {
+    for (std::uint64_t i = 0; i < length; i += page) {
+      if (!(pages[i / page] & 1)) continue;
+      const FileRange here{begin + i, begin + std::min(i + page, length)};
+      if (!found.empty() && found.back().end == here.begin)
+        found.back().end = here.end;
+      else
+        found.push_back(here);
+    }
+  };
+  if (!by_mincore(file, take)) return {};
+  return found;
+}
+
 std::optional<std::vector<ByteRange>> huge_mapped_ranges(Bytes range) {
   const Descriptor pagemap = open_pagemap();
   if (!pagemap) return {};
@@ -388,21 +406,7 @@ Result<PageCache> page_cache(const std::string& path, Folios folios) {
 
 Result<std::optional<std::vector<FileRange>>> resident_ranges(const std::string& path) {
   WEIG_TRY_ASSIGN(file, os::InputFile::open(path));
-  const std::uint64_t page = os::page_size();
-  std::vector<FileRange> found;
-  const auto take = [&](std::uint64_t begin, std::uint64_t length,
-                        const std::vector<unsigned char>& pages) {
-    for (std::uint64_t i = 0; i < length; i += page) {
-      if (!(pages[i / page] & 1)) continue;
-      const FileRange here{begin + i, begin + std::min(i + page, length)};
-      if (!found.empty() && found.back().end == here.begin)
-        found.back().end = here.end;
-      else
-        found.push_back(here);
-    }
-  };
-  if (!os::by_mincore(file, take)) return std::optional<std::vector<FileRange>>();
-  return std::optional(std::move(found));
+  return os::resident_ranges(file);
 }
 
 Status evict(const std::string& path, std::span<const FileRange> ranges) {

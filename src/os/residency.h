@@ -17,6 +17,9 @@ std::optional<std::uint64_t> resident_bytes(const InputFile& file);
 std::optional<std::uint64_t> resident_bytes(const InputFile& file,
                                             const Mapping& mapping);
 
+// Which bytes of a file are in the page cache, page by page, in order.
+std::optional<std::vector<FileRange>> resident_ranges(const InputFile& file);
+
 // Bytes of [begin, end) that are mapped in huge pages of any kind; nothing where the
 // kernel does not tell.
 std::optional<std::uint64_t> huge_mapped_bytes(Bytes range);

@@ -10,7 +10,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "formats/manifest.h"
@@ -46,6 +48,13 @@ struct Model::Backing {
   std::shared_ptr<Loader> loader;  // the last load; goes before what it works on
   os::FileStamp stamp;             // of the file, when it was opened
 
+  // Tensors that are not as in the file: overlaid, or not mapped any more.
+  std::atomic<bool> altered = false;
+  mutable std::shared_mutex altering;  // guards what follows, and the mapping's holes
+  std::unordered_map<std::uint32_t, Overlay> overlays;  // by ordinal
+  std::uint64_t max_writable = 0;                       // bytes
+  std::vector<FileRange> writable;                      // of tensors
+
   // One function a kind of file: maps, and proves.
   Result<View> claim_weig(const os::InputFile& file, Bytes first,
                           const OpenOptions& options);
@@ -62,6 +71,21 @@ struct Model::Backing {
   std::unique_lock<std::mutex> lock() const;
   // Whether the table or the data is read in `mapping`; else both were copied.
   bool uses_mapping() const { return swapped.size() == 0 || core.empty(); }
+
+  // Makes a tensor of the file what the Model hands out.
+  void alter(Tensor& tensor) const;
+  std::shared_lock<std::shared_mutex> lock_shared() const;
+  std::unique_lock<std::shared_mutex> lock_alone() const;
+  Status release(std::span<const FileRange> ranges);
+  Status unmap(std::span<const FileRange> ranges);
+  // Whether the weights are memory of this process's own, which the guard may make them
+  // at any moment unless it is held.
+  bool owns_data() const { return own_memory || swapped.size() > 0; }
+  // Where the data is.
+  os::Mapping& data_mapping() { return swapped.size() > 0 ? swapped : mapping; }
+  const os::Mapping& data_mapping() const {
+    return swapped.size() > 0 ? swapped : mapping;
+  }
 
   // Brings what was claimed into memory.
   enum class Fill { mapping, own_memory };
@@ -84,7 +108,7 @@ struct Model::Backing {
 bool needs_swap(ByteOrder order, const OpenOptions& options);
 
 // Memory to read into, if there is so much. `hint`: what takes less.
-Result<os::Mapping> memory_for(std::uint64_t bytes, MemoryClaim& claim,
+Result<os::Mapping> memory_for(std::uint64_t bytes, MemoryClaim& claim, ReadInto where,
                                const char* hint = "mapped, it needs none of it");
 
 }  // namespace weig

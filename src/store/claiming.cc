@@ -86,7 +86,7 @@ bool needs_swap(ByteOrder order, const OpenOptions& options) {
   return order != kNativeOrder && options.part == Part::everything;
 }
 
-Result<os::Mapping> memory_for(std::uint64_t bytes, MemoryClaim& claim,
+Result<os::Mapping> memory_for(std::uint64_t bytes, MemoryClaim& claim, ReadInto where,
                                const char* hint) {
   claim = MemoryClaim(bytes);
   if (!claim.fits())
@@ -95,6 +95,8 @@ Result<os::Mapping> memory_for(std::uint64_t bytes, MemoryClaim& claim,
         .expected("at most " + std::to_string(claim.memory().available) + ", which " +
                   claim.memory().source + " has available")
         .hint(hint);
+  if (where == ReadInto::shared_memory)
+    return os::Mapping::shared_memory(bytes, "weig");
   return os::Mapping::anonymous(bytes);
 }
 
@@ -130,7 +132,7 @@ Status Model::Backing::map_or_read(const os::InputFile& file, std::uint64_t leng
     decision.choice.reason = "the file cannot be mapped";
     decision.resident = os::resident_bytes(file);
   }
-  WEIG_TRY_ASSIGN(memory, memory_for(length, claim));
+  WEIG_TRY_ASSIGN(memory, memory_for(length, claim, options.read_into));
   mapping = std::move(memory);
   own_memory = true;
   claim.fill(front);
@@ -143,7 +145,7 @@ Status Model::Backing::swap(const os::InputFile& file, const Progress& progress,
                             View& view) {
   constexpr std::uint64_t kStep = std::uint64_t{8} << 20;
   MemoryClaim own_claim;
-  WEIG_TRY_ASSIGN(image, memory_for(file.size(), own_claim,
+  WEIG_TRY_ASSIGN(image, memory_for(file.size(), own_claim, ReadInto::own_memory,
                                     "'weig convert' needs little, and makes a file "
                                     "that is mapped"));
   const std::uint64_t begin = view.data_begin();

@@ -147,19 +147,24 @@ void FileGuard::protect(os::Mapping& mapping, std::atomic<bool>& own,
   mapping_ = &mapping;
   own_ = &own;
   let_go_ = std::move(let_go);
-  share_ = ByteShare(guarded, mapping.size());
-  report_.bytes = mapping.size();
+  report_.bytes = mapping.mapped_bytes();
+  share_ = ByteShare(guarded, report_.bytes);
   report_.memory_available = memory.available;
-  report_.seconds_expected = static_cast<double>(mapping.size()) / kSlowCopy;
+  report_.seconds_expected = static_cast<double>(report_.bytes) / kSlowCopy;
   const std::string more = danger(report_, others, memory);
   if (!report_.reason.empty() && !more.empty()) report_.reason += "; ";
   report_.reason += more;
   protects_ = true;
 }
 
-Status FileGuard::swap_in(os::Mapping copy) {
+std::unique_lock<std::mutex> FileGuard::hold() {
   std::unique_lock lock(swap_mutex_, std::defer_lock);
   if (has_thread()) lock.lock();  // in a forked child it may be locked for ever
+  return lock;
+}
+
+Status FileGuard::swap_in(os::Mapping copy) {
+  const auto held = hold();
   if (*own_) return {};
   WEIG_TRY(mapping_->replace_with(std::move(copy)));
   *own_ = true;
@@ -275,12 +280,12 @@ void FileGuard::set(GuardState state, std::string reason) {
   report_.reason = std::move(reason);
 }
 
-Status FileGuard::read_into(os::Mapping& memory, MemoryClaim& claim) {
-  const std::uint64_t pieces = (memory.size() + kPiece - 1) / kPiece;
+Status FileGuard::read_into(os::Mapping& memory, FileRange part, MemoryClaim& claim) {
+  const std::uint64_t pieces = (part.size() + kPiece - 1) / kPiece;
   return run_in_parallel(pieces, [&](std::uint64_t piece) -> Status {
     if (stop_) return Error(Code::cancelled, "the model was closed");
-    const std::uint64_t at = piece * kPiece;
-    const std::uint64_t length = std::min(kPiece, memory.size() - at);
+    const std::uint64_t at = part.begin + piece * kPiece;
+    const std::uint64_t length = std::min(kPiece, part.end - at);
     try {
       // Another process may have taken it meanwhile, to copy the same file perhaps.
       const MemoryLimit now = memory_limit();
@@ -314,12 +319,19 @@ Status FileGuard::try_to_copy() noexcept {
 
 // The writer waits meanwhile, so that what is read is what is mapped.
 Status FileGuard::copy() {
-  MemoryClaim claim(mapping_->size());
+  std::vector<FileRange> parts;  // more may be given up meanwhile
+  {
+    const auto held = hold();
+    parts = mapping_->mapped({0, mapping_->size()});
+  }
+  std::uint64_t bytes = 0;
+  for (const FileRange& part : parts) bytes += part.size();
+  MemoryClaim claim(bytes);
   if (!claim.fits())
-    return Error(Code::no_memory, "there is no memory for a copy: it" +
-                                      needs(mapping_->size(), claim.memory()));
+    return Error(Code::no_memory,
+                 "there is no memory for a copy: it" + needs(bytes, claim.memory()));
   WEIG_TRY_ASSIGN(copied, os::Mapping::anonymous(mapping_->size()));
-  WEIG_TRY(read_into(copied, claim));
+  for (const FileRange& part : parts) WEIG_TRY(read_into(copied, part, claim));
   WEIG_TRY(copied.make_read_only());
   return swap_in(std::move(copied));
 }

@@ -52,6 +52,8 @@ class FileGuard {
   // already, and lets go of the file. Fails with corrupt where the file may have been
   // written to while it was read.
   Status adopt(os::Mapping copy);
+  // While this is held, the mapping is not replaced, and may be changed.
+  std::unique_lock<std::mutex> hold();
   // Lets go of a file that is not to be copied. False where it may have been written
   // to.
   bool close();
@@ -67,7 +69,7 @@ class FileGuard {
   Status try_to_copy() noexcept;
   Status copy();
   Status swap_in(os::Mapping copy);
-  Status read_into(os::Mapping& memory, MemoryClaim& claim);
+  Status read_into(os::Mapping& memory, FileRange part, MemoryClaim& claim);
   void end(os::Lease& lease);
   bool waits_for(std::chrono::milliseconds time);
   void set(GuardState state, std::string reason);

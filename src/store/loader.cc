@@ -74,15 +74,16 @@ std::optional<Samples> sample(const os::InputFile& file) {
   return samples;
 }
 
-// What to load of a mapping: [begin, end), or the parts of it that are asked for.
-std::vector<FileRange> clipped(const std::vector<FileRange>& ranges,
-                               std::uint64_t begin, std::uint64_t end) {
-  if (ranges.empty()) return {{begin, end}};
+// What to load from `begin` on: all that is mapped, or the parts of it that are asked
+// for.
+std::vector<FileRange> parts_of(const os::Mapping& mapping, std::uint64_t begin,
+                                const std::vector<FileRange>& asked) {
+  if (asked.empty()) return mapping.mapped({begin, mapping.size()});
   std::vector<FileRange> parts;
-  for (const FileRange& range : ranges) {
-    const FileRange part{std::max(range.begin, begin), std::min(range.end, end)};
-    if (part.begin < part.end) parts.push_back(part);
-  }
+  for (const FileRange& range : asked)
+    for (const FileRange& part :
+         mapping.mapped({std::max(range.begin, begin), range.end}))
+      parts.push_back(part);
   return parts;
 }
 
@@ -205,8 +206,8 @@ Loader::Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
     : file_(std::move(file)),
       mapping_(mapping),
       fill_(fill),
-      ranges_(clipped(fill ? std::vector<FileRange>() : options.ranges, begin,
-                      mapping.size())),
+      ranges_(
+          parts_of(mapping, begin, fill ? std::vector<FileRange>() : options.ranges)),
       total_(sum_of(ranges_)),
       piece_(fill ? kReadPiece : kPopulatePiece),
       all_in_memory_(decision.resident >= file_.size()),

@@ -64,7 +64,7 @@ Status Model::Backing::load(os::InputFile file, const LoadOptions& options, Fill
 Status Model::Backing::load_in_place_of_mapping(os::InputFile file,
                                                 const LoadOptions& options) {
   MemoryClaim own_claim;
-  WEIG_TRY_ASSIGN(memory, memory_for(mapping.size(), own_claim));
+  WEIG_TRY_ASSIGN(memory, memory_for(mapping.size(), own_claim, ReadInto::own_memory));
   Loader reading(std::move(file), memory, memory.data(), 0, options, decision);
   reading.count_in(own_claim);
   const Status status = reading.run();
@@ -86,7 +86,10 @@ Decision Model::Backing::choose(const os::InputFile& file,
   // Whom a guard was to hold off, memory of our own keeps out as well.
   const bool must_read =
       wish == Guard::required && !guard && options.load.way == LoadWay::automatic;
-  if (!must_read) return decide(file, options.load);
+  LoadOptions load = options.load;
+  // Which parts, is not known before the file's table is.
+  if (!options.only.empty() && load.ranges.empty()) load.ranges = {{0, file.size()}};
+  if (!must_read) return decide(file, load);
   LoadOptions read = options.load;
   read.way = LoadWay::read;
   Decision reads = decide(file, read);
@@ -124,7 +127,8 @@ void Model::Backing::drop_anchor() {
 Result<std::optional<os::InputFile>> Model::Backing::open_again() {
   const auto locked = lock();  // the guard drops the anchor when it has a copy
   if (own_memory) return std::optional<os::InputFile>();
-  if (!anchor) return Error(Code::unsupported, "loading later needs /proc");
+  if (!anchor)
+    return Error(Code::unsupported, "the file cannot be opened again without /proc");
   WEIG_TRY_ASSIGN(file, os::InputFile::open_again(anchor, path));
   return std::optional(std::move(file));
 }

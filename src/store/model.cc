@@ -36,6 +36,16 @@ Model::~Model() = default;
 
 namespace {
 
+// What there is to check; nothing where that is all.
+std::optional<std::vector<std::uint32_t>> mapped_tensors(const Model& model,
+                                                         const Parts& only) {
+  if (only.empty()) return {};
+  std::vector<std::uint32_t> mapped;
+  for (const Result<Tensor>& tensor : model.tensors())
+    if (tensor && tensor->has_data()) mapped.push_back(tensor->ordinal());
+  return mapped;
+}
+
 // While the model is being loaded, if it is: by `loader`.
 Status check_digests(Model& model, Loader* loader, const OpenOptions& options) {
   if (model.size() > 0) {
@@ -52,7 +62,7 @@ Status check_digests(Model& model, Loader* loader, const OpenOptions& options) {
   };
   const auto report = verify(model, {.threads = options.load.threads,
                                      .progress = goes_on_as_asked,
-                                     .tensors = {},
+                                     .tensors = mapped_tensors(model, options.only),
                                      .on_damage = OnDamage::stop});
   const bool damaged = report && !report->sound();
   if (damaged && loader) loader->stop();  // what is left of a bad file nobody needs
@@ -73,15 +83,21 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
     return Error(Code::invalid_argument,
                  "opened for metadata only, a model has nothing to load")
         .file(path);
+  if (options.part == Part::metadata && !options.only.empty())
+    return Error(Code::invalid_argument,
+                 "opened for metadata only, a model maps no parts of the data")
+        .file(path);
   if (auto proper = check_load_options(options.load); !proper)
     return std::move(proper).error().file(path);
   WEIG_TRY_ASSIGN(file, os::InputFile::open(path));
-  auto backing = std::make_unique<Backing>();
+  auto claimed = std::make_unique<Backing>();
+  Backing* const backing = claimed.get();
   backing->path = path;
   backing->stamp = file.stamp();
   if (backing->stamp.size != file.size())  // which was asked for before
     return Error(Code::corrupt, "the file was changed while it was opened").file(path);
   backing->wish = options.guard;
+  backing->max_writable = options.max_writable_bytes;
   std::optional<Error> no_guard;
   if (options.guard != Guard::off) {
     auto guard = FileGuard::take(file, backing->stamp, options.guard);
@@ -123,12 +139,15 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
   const auto fill =
       backing->own_memory ? Backing::Fill::own_memory : Backing::Fill::mapping;
   const bool copied = fill == Backing::Fill::own_memory || !backing->uses_mapping();
+  Model model(*std::move(view), std::move(claimed));
+  WEIG_TRY_ASSIGN(unwanted, model.parts_without(options.only));
+  if (!copied) WEIG_TRY(model.unmap(unwanted));
   // Memory of our own needs no guard, if the file does not change before it is filled.
   if (no_guard && options.guard == Guard::required && !copied)
     return std::move(*no_guard).file(path);
   if (backing->guard && !copied)
     backing->guard->protect(backing->mapping, backing->own_memory,
-                            [b = backing.get()] { b->drop_anchor(); });
+                            [backing] { backing->drop_anchor(); });
   const bool verifies = options.verify == Verify::digests;
   const auto when = verifies || backing->decision.choice.way == LoadWay::stream
                         ? Backing::Return::at_once
@@ -138,10 +157,17 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
   if (copied)
     if (auto whole = backing->let_go(); !whole)
       return std::move(whole).error().file(path);
+  if (copied) WEIG_TRY(model.unmap(unwanted));
   Loader* const loader = backing->loader.get();
-  Model model(*std::move(view), std::move(backing));
   if (verifies) WEIG_TRY(check_digests(model, loader, options));
   return model;
+}
+
+// Of the data, what does not belong to the parts that are wanted: nothing where all is.
+Result<std::vector<FileRange>> Model::parts_without(const Parts& wanted) const {
+  if (wanted.empty()) return std::vector<FileRange>();
+  WEIG_TRY_ASSIGN(kept, ranges_of(*this, wanted));
+  return without({data_begin(), data_end()}, kept);
 }
 
 Result<LoadReport> Model::load(const LoadOptions& options) {
@@ -176,6 +202,10 @@ Result<LoadReport> Model::load(const LoadOptions& options) {
                       .found(file.size())
                       .expected(file_size()));
   backing.decision = decide(file, options);
+  if (!backing.writable.empty() && backing.decision.choice.way == LoadWay::read)
+    return failed(
+        Error(Code::unsupported,
+              "what was written in place would be lost in a copy of the file"));
   const bool replaces =
       backing.decision.choice.way == LoadWay::read && backing.uses_mapping();
   Status status = replaces
@@ -206,7 +236,9 @@ LoadReport Model::load_report() const {
 }
 
 bool Model::is_view(const Tensor& tensor) const noexcept {
-  return tensor.has_data() && !backing_->own_memory && backing_->swapped.size() == 0;
+  const os::Mapping& mapping = backing_->mapping;
+  return !backing_->owns_data() && tensor.data() >= mapping.data() &&
+         tensor.data() < mapping.data() + mapping.size();
 }
 
 GuardReport Model::guard_report() const {
@@ -230,19 +262,27 @@ Result<FileChange> Model::changed() const {
 Result<Tensor> Model::operator[](std::uint64_t ordinal) const& {
   auto tensor = View::operator[](ordinal);
   if (!tensor) return std::move(tensor).error().file(backing_->path);
+  if (backing_->altered) backing_->alter(*tensor);
   return tensor;
 }
 
 Result<std::optional<Tensor>> Model::find(std::string_view name) const& {
   auto tensor = View::find(name);
   if (!tensor) return std::move(tensor).error().file(backing_->path);
+  if (*tensor && backing_->altered) backing_->alter(**tensor);
   return tensor;
 }
 
 Result<Tensor> Model::tensor(std::string_view name) const& {
   auto tensor = View::tensor(name);
   if (!tensor) return std::move(tensor).error().file(backing_->path);
+  if (backing_->altered) backing_->alter(*tensor);
   return tensor;
+}
+
+std::optional<std::string> Model::shared_path() const {
+  const auto locked = backing_->lock_shared();
+  return backing_->mapping.shared_path();
 }
 
 const std::string& Model::path() const& noexcept { return backing_->path; }

@@ -64,7 +64,12 @@ class Verification {
   Status add_up() {
     total_ = 0;
     for (const std::uint32_t ordinal : *options_.tensors) {
-      WEIG_TRY_ASSIGN(tensor, model_[ordinal]);
+      WEIG_TRY_ASSIGN(tensor, model_.view()[ordinal]);
+      const std::uint64_t end = tensor.data_offset() + tensor.byte_count();
+      if (!model_.is_mapped({tensor.data_offset(), end}))
+        return Error(Code::invalid_argument, "the tensor's data is not mapped")
+            .file(model_.path())
+            .tensor(tensor.name());
       total_ += tensor.byte_count();
     }
     return {};
@@ -112,7 +117,7 @@ class Verification {
     check_zeros(end, claim.data_begin, "before the data");
     check_zeros(sizeof(disk::Header), claim.meta_offset, "before the tensor table");
     check_strings(claim);
-    const auto first = model_[0];
+    const auto first = model_.view()[0];
     check_zeros(claim.data_begin, first ? first->data_offset() : claim.data_end,
                 "before the first tensor");
   }
@@ -128,7 +133,7 @@ class Verification {
     for (std::uint64_t i = 0; i < claim.tensor_count; ++i) {
       const disk::TensorMeta meta =
           load_meta(claim.core + claim.meta_offset + i * sizeof(disk::TensorMeta));
-      if (const auto tensor = model_[i])
+      if (const auto tensor = model_.view()[i])
         ranges.push_back(
             {meta.name_offset, meta.name_offset + tensor->name().size() + 1});
       if (meta.shape_count > 0)
@@ -144,7 +149,7 @@ class Verification {
   }
 
   void check_zeros(std::uint64_t begin, std::uint64_t end, const char* where) {
-    if (begin >= end) return;
+    if (begin >= end || !model_.is_mapped({begin, end})) return;
     const Bytes gap = model_.mapped().subspan(begin, end - begin);
     // All bytes are zero if the first is, and each is as the one before it.
     if (gap[0] == std::byte{0} &&
@@ -164,7 +169,7 @@ class Verification {
     first = next_;
     std::uint64_t bytes = 0;
     while (next_ < count_ && bytes < kRun) {
-      const auto tensor = model_[ordinal_of(next_++)];
+      const auto tensor = model_.view()[ordinal_of(next_++)];
       if (!tensor) {
         failure_ = tensor.error();
         return false;
@@ -218,7 +223,7 @@ class Verification {
   }
 
   Status check(std::uint32_t ordinal, Hasher& hasher, Hashed& last) {
-    WEIG_TRY_ASSIGN(tensor, model_[ordinal]);
+    WEIG_TRY_ASSIGN(tensor, model_.view()[ordinal]);
     if (is_needless(tensor)) return {};
     WEIG_TRY_ASSIGN(owner, model_.owner(ordinal));
     // Of all, bytes that several tensors share count once.
@@ -261,7 +266,7 @@ class Verification {
     const std::uint64_t begin = tensor.data_offset() + tensor.byte_count();
     std::uint64_t end = model_.data_end();
     if (ordinal + std::uint64_t{1} < model_.size()) {
-      WEIG_TRY_ASSIGN(next, model_[ordinal + std::uint64_t{1}]);
+      WEIG_TRY_ASSIGN(next, model_.view()[ordinal + std::uint64_t{1}]);
       end = next.data_offset();
     }
     check_zeros(begin, end, "behind a tensor");  // nothing if the next is an alias
@@ -314,6 +319,10 @@ Result<VerifyReport> verify(const Model& model, const VerifyOptions& options) {
   if (model.mapped().size() < model.file_size())
     return Error(Code::invalid_argument, "the model was opened for metadata only")
         .file(model.path());
+  if (!options.tensors && !model.is_mapped({0, model.file_size()}))
+    return Error(Code::invalid_argument, "parts of the model are not mapped")
+        .file(model.path())
+        .hint("VerifyOptions::tensors names those to check");
   return Verification(model, options).run();
 }
 
