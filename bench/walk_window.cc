@@ -36,14 +36,16 @@ std::uint64_t file_bytes() {
 
 int main(int argc, char** argv) {
   if (argc != 5)
-    return std::fputs("usage: walk_window FILE RESIDENT ROUNDS MS_PER_MB\n", stderr), 64;
+    return std::fputs("usage: walk_window FILE RESIDENT ROUNDS MS_PER_MB\n", stderr),
+           64;
   const auto resident = static_cast<std::uint32_t>(std::strtoul(argv[2], nullptr, 10));
   const unsigned long rounds = std::strtoul(argv[3], nullptr, 10);
   const double ms_per_mb = std::strtod(argv[4], nullptr);
 
   auto model = weig::Model::open(argv[1]);
   if (!model) return fail(model.error());
-  auto window = weig::Window::over(*model, {.resident = resident, .around = rounds > 1});
+  auto window =
+      weig::Window::over(*model, {.resident = resident, .around = rounds > 1});
   if (!window) return fail(window.error());
   const auto start = std::chrono::steady_clock::now();
   std::uint64_t most = 0;
@@ -62,10 +64,11 @@ int main(int argc, char** argv) {
   }
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   const weig::WindowReport report = window->report();
-  std::printf("{\"seconds\": %.6f, \"waited\": %.6f, \"loaded\": %llu, "
-              "\"released\": %llu, \"most_present\": %llu}\n",
-              taken.count(), report.seconds_waited,
-              static_cast<unsigned long long>(report.bytes_loaded),
-              static_cast<unsigned long long>(report.bytes_released),
-              static_cast<unsigned long long>(most));
+  std::printf(
+      "{\"seconds\": %.6f, \"waited\": %.6f, \"loaded\": %llu, "
+      "\"released\": %llu, \"most_present\": %llu}\n",
+      taken.count(), report.seconds_waited,
+      static_cast<unsigned long long>(report.bytes_loaded),
+      static_cast<unsigned long long>(report.bytes_released),
+      static_cast<unsigned long long>(most));
 }
