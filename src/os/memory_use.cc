@@ -23,10 +23,12 @@ constexpr std::uint64_t kExclusive = std::uint64_t{1} << 56;
 
 // The addresses of a line of smaps that begins a mapping: "7f00-7f80 r--p ...".
 bool is_head(std::string_view line, std::uintptr_t& from, std::uintptr_t& to) {
-  const char* const end = line.data() + line.size();
-  const auto first = std::from_chars(line.data(), end, from, 16);
-  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '-') return false;
-  return std::from_chars(first.ptr + 1, end, to, 16).ec == std::errc();
+  const auto first = std::from_chars(line.data(), line.data() + line.size(), from, 16);
+  if (first.ec != std::errc() || first.ptr == line.data() + line.size() ||
+      *first.ptr != '-')
+    return false;
+  const auto last = std::from_chars(first.ptr + 1, line.data() + line.size(), to, 16);
+  return last.ec == std::errc();
 }
 
 }  // namespace

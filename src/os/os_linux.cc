@@ -155,7 +155,7 @@ Status Mapping::seal() {
   if (::fcntl(shared_.number(), F_ADD_SEALS,
               F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0)
     return system_error(Code::io, "seal shared memory", errno);
-  const Status mapped = populate(0, size_);
+  Status mapped = populate(0, size_);
   if (!mapped && mapped.error().code() != Code::unsupported) return mapped;
   return {};
 }
