@@ -183,7 +183,9 @@ TEST_F(Guarded, needs_a_file_that_nobody_writes) {
 }
 
 TEST_F(Guarded, without_descriptors_it_says_so) {
-  const std::string path = path_;  // what sanitizers look at then, they need files for
+  // Sanitizers need descriptors for what they look at the first time: so before.
+  const std::string path = path_;
+  EXPECT_FALSE(Model::open(path + ".none"));
   struct rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const int next = ::dup(0);  // the file itself gets this number, and nothing after it
