@@ -182,8 +182,8 @@ class Measuring {
 Result<Subject> subject_of(const Settings& settings) {
   OpenOptions options = settings.open;
   options.part = Part::metadata;
-  const auto model = Model::open(settings.file, options);
-  if (!model) return with_option_hint(model.error(), settings.file, options);
+  const auto model = open_model(settings.file, options);
+  if (!model) return model.error();
   Subject subject;
   subject.file = settings.file;
   subject.format = model->format();
