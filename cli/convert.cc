@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "change_options.h"
 #include "command.h"
 #include "json.h"
 #include "options.h"
@@ -24,6 +25,7 @@ struct Arguments {
   std::vector<std::string> sources;
   std::string target;
   ConvertOptions options;
+  ChangeOptions changes;
   Form form = Form::text;
 };
 
@@ -65,6 +67,9 @@ void print_text(Output& output, const ConvertReport& report) {
   if (report.aliases > 0)
     output.print(", of them {} (shared bytes, stored once)",
                  counted(report.aliases, "alias"));
+  if (report.cast > 0) output.print("\n  cast     {}", counted(report.cast, "tensor"));
+  if (report.quantized > 0)
+    output.print("\n  quantized {}", counted(report.quantized, "tensor"));
   output.print("\n  data     {}\n", full_bytes(report.data_bytes));
   const double percent = 100.0 * static_cast<double>(report.padding_bytes) /
                          static_cast<double>(report.file_size);
@@ -89,6 +94,7 @@ void print_json(Output& output, const ConvertReport& report) {
   Json json(output);
   json.begin_object().member("output", report.output);
   json.member("tensors", report.tensors).member("aliases", report.aliases);
+  json.member("cast", report.cast).member("quantized", report.quantized);
   json.member("data_bytes", report.data_bytes);
   json.member("padding_bytes", report.padding_bytes);
   json.member("file_size", report.file_size);
@@ -105,6 +111,7 @@ void print_json(Output& output, const ConvertReport& report) {
 Result<ConvertReport> convert_with_bar(const Arguments& arguments) {
   ProgressBar bar("converting");
   ConvertOptions options = arguments.options;
+  options.change = change_function(arguments.changes);
   options.progress = bar.callback();
   return convert(arguments.sources, arguments.target, options);
 }
@@ -118,12 +125,22 @@ void warn_of_name(ConvertReport& report) {
                   report.output));
 }
 
+// Patterns that match nothing, or nothing of a type that can be changed.
+void warn_of_no_change(const Arguments& arguments, ConvertReport& report) {
+  const bool wanted = arguments.changes.cast || arguments.changes.quantize;
+  if (wanted && report.cast + report.quantized == 0)
+    report.warnings.push_back("no tensor was changed");
+}
+
 int run_convert(const Arguments& arguments) {
+  if (const auto wrong = conflict(arguments.changes))
+    return fail_usage("weig convert", *wrong, arguments.form);
   if (arguments.sources.size() > 1 && arguments.target.empty())
     return ask_for_target(arguments);
   auto report = convert_with_bar(arguments);
   if (!report) return fail(with_force_hint(report.error()), arguments.form);
   warn_of_name(*report);
+  warn_of_no_change(arguments, *report);
   tell_more(arguments, *report);
   // The file is there: whoever says stop now is too late.
   Output output(stdout, "standard output", OnSignal::finish);
@@ -171,12 +188,14 @@ Command add_convert(CLI::App& app) {
       ->type_name("DST");
   add_force(*command, arguments->options.existing);
   add_convert_options(*command, arguments->options);
+  add_change_options(*command, arguments->changes);
   add_json(*command, arguments->form);
   command->footer(
       "Examples:\n"
       "  weig convert model.safetensors\n"
       "  weig convert part-1.safetensors part-2.safetensors -o model.weig\n"
-      "  weig convert --copy-others folder -o other/model.weig");
+      "  weig convert --copy-others folder -o other/model.weig\n"
+      "  weig convert model.safetensors --quantize int8 --exclude '*embed*'");
   return {command, [arguments] { return run_convert(*arguments); }};
 }
 

@@ -4,14 +4,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 #include <weig/error.h>
 #include <weig/model.h>
 #include <weig/progress.h>
+#include <weig/quantize.h>
 #include <weig/view.h>
 #include <weig/writer.h>
 
@@ -29,12 +33,27 @@ enum class OtherFiles { leave, copy };
 // Whether to record the SHA-256 of each source file in the metadata.
 enum class SourceHash { none, sha256 };
 
+// What becomes of a tensor on its way: it is kept as it is, cast to a type (cast()), or
+// quantized (Quantizer). A tensor NAME that is quantized keeps its name; NAME.scale
+// and, where they are stored, NAME.zero_point come with it, and the quantization
+// section.
+struct Keep {
+  friend bool operator==(const Keep&, const Keep&) = default;
+};
+using TensorChange = std::variant<Keep, Dtype, QuantizeOptions>;
+
 struct ConvertOptions {
   Existing existing = Existing::refuse;
   Strictness strictness = Strictness::strict;
   OtherFiles other_files = OtherFiles::leave;
   SourceHash source_hash = SourceHash::none;
   std::uint64_t max_header_bytes = std::uint64_t{1} << 30;
+  // Asked for each tensor of the sources; empty: all are kept. Those that a
+  // quantization section of a source names are kept, whatever the answer; so are those
+  // without elements.
+  std::function<TensorChange(std::string_view name, Dtype dtype,
+                             std::span<const std::uint64_t> shape)>
+      change = {};
   Progress progress;
 };
 
@@ -42,6 +61,8 @@ struct ConvertReport {
   std::string output;
   std::uint64_t tensors = 0;
   std::uint64_t aliases = 0;        // tensors stored as another name of others' bytes
+  std::uint64_t cast = 0;           // tensors that came with another type
+  std::uint64_t quantized = 0;      // tensors; their scales and zero points not counted
   std::uint64_t data_bytes = 0;     // of tensors, aliases not counted
   std::uint64_t padding_bytes = 0;  // zeros between and after them
   std::uint64_t file_size = 0;
@@ -65,9 +86,12 @@ Result<std::string> default_target(std::span<const std::string> sources);
 // have distinct names, into the WEIG file `target` (default_target() if empty; a name
 // inside it if it is a folder). Content decides what a source is.
 //
+// A file with changed tensors keeps no source header: export gives other bytes.
+//
 // Fails with cannot_open, corrupt, unsupported, exists (also where the target is one of
-// the sources), io, limit, invalid_argument or cancelled; then the target is untouched,
-// or complete where only its folder could not be synced or other files not be copied.
+// the sources, and where the name of an added tensor is taken), io, limit,
+// invalid_argument or cancelled; then the target is untouched, or complete where only
+// its folder could not be synced or other files not be copied.
 Result<ConvertReport> convert(std::span<const std::string> sources,
                               const std::string& target,
                               const ConvertOptions& options = {});

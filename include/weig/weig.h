@@ -15,6 +15,7 @@
 #include <weig/model.h>
 #include <weig/page_cache.h>
 #include <weig/progress.h>
+#include <weig/quantize.h>
 #include <weig/verify.h>
 #include <weig/version.h>
 #include <weig/view.h>

@@ -9,6 +9,7 @@
 
 #include <weig/metadata.h>
 
+#include "convert/changes.h"
 #include "convert/other_files.h"
 #include "convert/sha256.h"
 #include "convert/source_header.h"
@@ -115,24 +116,27 @@ class Conversion {
 
   Status run(const std::string& target) {
     const auto start = std::chrono::steady_clock::now();
-    make_specs();
-    auto plan = Plan::make(specs_);
+    WEIG_TRY_ASSIGN(changes, Changes::make(sources_, options_));
+    changes_ = &changes;
+    auto plan = Plan::make(changes.specs());
     if (!plan) return std::move(plan).error().file(sources_.files[0].file.path());
     plan_ = *std::move(plan);
     WEIG_TRY_ASSIGN(sections, make_sections());
     // Before there is a file and before it gets its name, however little is copied.
     WEIG_TRY(tell(0, plan_.data_bytes()));
-    WEIG_TRY_ASSIGN(writer, Writer::create(target, specs_, plan_,
+    WEIG_TRY_ASSIGN(writer, Writer::create(target, changes.specs(), plan_,
                                            {.existing = options_.existing,
                                             .sections = std::move(sections),
                                             .permissions = permissions()}));
     WEIG_TRY(copy_data(writer));
     WEIG_TRY(check_sources());
-    WEIG_TRY(tell(report.data_bytes, report.data_bytes));
+    WEIG_TRY(tell(done_, done_));
     report.file_size = writer.file_size();
     WEIG_TRY_ASSIGN(id, writer.finish());
     report.file_id = id;
     report.output = target;
+    report.cast = changes.cast();
+    report.quantized = changes.quantized();
     report.padding_bytes = plan_.data_bytes() - report.data_bytes;
     for (const SourceFile& source : sources_.files)
       report.sources.push_back(source.file.path());
@@ -161,27 +165,9 @@ class Conversion {
     return Error(Code::cancelled, "conversion was stopped");
   }
 
-  void make_specs() {
-    // Share numbers are per file; one after the other they are numbers for all.
-    std::uint32_t base = 0;
-    std::vector<std::uint32_t> bases;
-    for (const SourceFile& source : sources_.files) {
-      bases.push_back(base);
-      for (const auto& e : source.manifest.entries())
-        if (e.shares != TensorSpec::kOwn)
-          base = std::max(base, bases.back() + e.shares + 1);
-    }
-    specs_.reserve(sources_.tensors.size());
-    for (const SourceTensor& tensor : sources_.tensors) {
-      const Manifest& manifest = sources_.files[tensor.file].manifest;
-      const Manifest::Entry& e = entry(tensor);
-      specs_.push_back({.name = manifest.name(e),
-                        .dtype = e.dtype,
-                        .shape = manifest.shape(e),
-                        .shares = e.shares == TensorSpec::kOwn
-                                      ? TensorSpec::kOwn
-                                      : bases[tensor.file] + e.shares});
-    }
+  // The source of a tensor of the new file.
+  const SourceTensor& source_of(std::uint32_t ordinal) const {
+    return sources_.tensors[(*changes_)[plan_.order()[ordinal]].source];
   }
 
   Result<std::vector<SectionBytes>> make_sections() {
@@ -226,13 +212,15 @@ class Conversion {
 
   Status add_source_section(std::vector<SectionBytes>& sections,
                             const std::optional<std::string>& metadata) {
-    if (sources_.files.size() != 1 || sources_.files[0].header.empty()) return {};
+    if (sources_.files.size() != 1 || sources_.files[0].header.empty() ||
+        changes_->any())
+      return {};
     const SourceFile& source = sources_.files[0];
-    // Specs of a single source are its entries.
+    // Specs of a single source, nothing of which is changed, are its entries.
     sections.push_back(
         {disk::SectionKind::source,
          make_source_section(source.header, source.header_file_size,
-                             source.header_order, specs_, plan_, metadata)});
+                             source.header_order, changes_->specs(), plan_, metadata)});
     report.exact_source = true;
     return {};
   }
@@ -244,7 +232,9 @@ class Conversion {
     for (const SourceFile& source : sources_.files)
       ordinals.emplace_back(source.manifest.entries().size(), disk::kNone);
     for (std::uint32_t ordinal = 0; ordinal < plan_.size(); ++ordinal) {
-      const SourceTensor& tensor = sources_.tensors[plan_.order()[ordinal]];
+      const auto part = (*changes_)[plan_.order()[ordinal]].part;
+      if (part != NewTensor::Part::copy && part != NewTensor::Part::cast) continue;
+      const SourceTensor& tensor = source_of(ordinal);
       ordinals[tensor.file][tensor.entry] = ordinal;
     }
     return ordinals;
@@ -268,24 +258,8 @@ class Conversion {
   }
 
   Status add_quantization_section(std::vector<SectionBytes>& sections) {
-    if (std::ranges::all_of(sources_.files, [](const SourceFile& source) {
-          return source.quantization.empty();
-        }))
-      return {};
-    std::vector<Quantization> entries;
-    const auto ordinals = new_ordinals();
-    for (std::size_t f = 0; f < sources_.files.size(); ++f)
-      for (Quantization q : sources_.files[f].quantization) {
-        if (q.tensor >= ordinals[f].size()) continue;  // the file changed meanwhile
-        q.tensor = ordinals[f][q.tensor];
-        if (q.tensor == disk::kNone) continue;  // an index leaves it out
-        if (auto status = move(q, ordinals[f]); !status)
-          return std::move(status)
-              .error()
-              .file(sources_.files[f].file.path())
-              .tensor(specs_[plan_.order()[q.tensor]].name);
-        entries.push_back(q);
-      }
+    std::vector<Quantization> entries = changes_->entries(plan_);
+    WEIG_TRY(add_source_entries(entries));
     if (entries.empty()) return {};
     std::ranges::sort(entries, {}, &Quantization::tensor);
     std::vector<std::byte> bytes(8 + entries.size() * sizeof(Quantization));
@@ -301,41 +275,98 @@ class Conversion {
     return {};
   }
 
+  // What the sources say of their own quantized tensors, which are kept.
+  Status add_source_entries(std::vector<Quantization>& entries) const {
+    if (std::ranges::all_of(sources_.files, [](const SourceFile& source) {
+          return source.quantization.empty();
+        }))
+      return {};
+    const auto ordinals = new_ordinals();
+    for (std::size_t f = 0; f < sources_.files.size(); ++f)
+      for (Quantization q : sources_.files[f].quantization) {
+        if (q.tensor >= ordinals[f].size()) continue;  // the file changed meanwhile
+        q.tensor = ordinals[f][q.tensor];
+        if (q.tensor == disk::kNone) continue;  // an index leaves it out
+        if (auto status = move(q, ordinals[f]); !status)
+          return std::move(status)
+              .error()
+              .file(sources_.files[f].file.path())
+              .tensor(changes_->specs()[plan_.order()[q.tensor]].name);
+        entries.push_back(q);
+      }
+    return {};
+  }
+
+  // Reads a part of a source's tensor, little-endian, and adds it to its digest, which
+  // begins with the tensor.
+  Status read(SourceReader& reader, const SourceTensor& tensor, std::uint64_t offset,
+              MutableBytes out) {
+    const SourceFile& source = sources_.files[tensor.file];
+    const Manifest::Entry& e = entry(tensor);
+    WEIG_TRY(reader.read(e.begin + offset, out));
+    if (source.manifest.big_endian) swap_in_place(out, dtype_info(e.dtype)->swap_unit);
+    if (source.digests.empty()) return {};
+    if (offset == 0) hasher_.reset();
+    hasher_.update(out);
+    return {};
+  }
+
+  // `bytes` more of the sources are done.
+  Status tell_of(std::uint64_t bytes) {
+    done_ += bytes;
+    if (done_ - told_ < kWindow && done_ < total_) return {};
+    told_ = done_;
+    return tell(done_, total_);
+  }
+
+  // Counts what there is to do, and what there will be.
+  void count_bytes() {
+    report.tensors = plan_.size();
+    for (std::uint32_t ordinal = 0; ordinal < plan_.size(); ++ordinal) {
+      report.aliases += plan_.is_alias(ordinal) ? 1 : 0;
+      if (plan_.is_alias(ordinal)) continue;
+      report.data_bytes += plan_.byte_count(ordinal);
+      if ((*changes_)[plan_.order()[ordinal]].part <= NewTensor::Part::codes)
+        total_ += entry(source_of(ordinal)).size;
+    }
+  }
+
   Status copy_data(Writer& writer) {
     std::vector<SourceReader> readers;
     readers.reserve(sources_.files.size());
     for (const SourceFile& source : sources_.files) readers.emplace_back(source.file);
-    std::uint64_t total = 0;
-    for (std::uint32_t ordinal = 0; ordinal < plan_.size(); ++ordinal) {
-      report.aliases += plan_.is_alias(ordinal) ? 1 : 0;
-      total += plan_.is_alias(ordinal) ? 0 : plan_.byte_count(ordinal);
-    }
-    report.tensors = plan_.size();
-    report.data_bytes = total;
-    std::uint64_t done = 0;
-    std::uint64_t told = 0;
-    Hasher hasher;
+    count_bytes();
+    ChangeWriter change_writer(
+        *changes_,
+        [&](std::uint32_t source, std::uint64_t offset, MutableBytes out) {
+          const SourceTensor& tensor = sources_.tensors[source];
+          return read(readers[tensor.file], tensor, offset, out);
+        },
+        [&](std::uint64_t bytes) { return tell_of(bytes); });
     for (std::uint32_t ordinal = 0; ordinal < plan_.size(); ++ordinal) {
       if (plan_.is_alias(ordinal)) continue;
-      const SourceTensor& tensor = sources_.tensors[plan_.order()[ordinal]];
-      const SourceFile& source = sources_.files[tensor.file];
-      const Manifest::Entry& e = entry(tensor);
-      const std::uint32_t unit =
-          source.manifest.big_endian ? dtype_info(e.dtype)->swap_unit : 1;
-      for (std::uint64_t at = 0; at < e.size;) {
-        WEIG_TRY_ASSIGN(room, writer.space());
-        const MutableBytes bytes = room;  // ends on a multiple of 64 or with the tensor
-        WEIG_TRY(readers[tensor.file].read(e.begin + at, bytes));
-        swap_in_place(bytes, unit);
-        if (!source.digests.empty()) hasher.update(bytes);
-        WEIG_TRY(writer.advance(bytes.size()));
-        at += bytes.size();
-        done += bytes.size();
-        if (done - told < kWindow && done < total) continue;
-        told = done;
-        WEIG_TRY(tell(done, total));
-      }
-      WEIG_TRY(check_digest(source, tensor.entry, hasher));
+      const std::uint32_t spec = plan_.order()[ordinal];
+      const SourceTensor& tensor = source_of(ordinal);
+      const NewTensor::Part part = (*changes_)[spec].part;
+      if (part == NewTensor::Part::copy)
+        WEIG_TRY(copy_tensor(writer, readers[tensor.file], tensor));
+      else
+        WEIG_TRY(
+            change_writer.write(writer, spec, entry(tensor).dtype, entry(tensor).size));
+      if (part <= NewTensor::Part::codes)
+        WEIG_TRY(check_digest(sources_.files[tensor.file], tensor.entry, hasher_));
+    }
+    return {};
+  }
+
+  Status copy_tensor(Writer& writer, SourceReader& reader, const SourceTensor& tensor) {
+    for (std::uint64_t at = 0; at < entry(tensor).size;) {
+      WEIG_TRY_ASSIGN(room, writer.space());
+      const MutableBytes bytes = room;  // ends on a multiple of 64 or with the tensor
+      WEIG_TRY(read(reader, tensor, at, bytes));
+      WEIG_TRY(writer.advance(bytes.size()));
+      at += bytes.size();
+      WEIG_TRY(tell_of(bytes.size()));
     }
     return {};
   }
@@ -367,8 +398,12 @@ class Conversion {
 
   Sources sources_;
   const ConvertOptions& options_;
-  std::vector<TensorSpec> specs_;
+  const Changes* changes_ = nullptr;  // while run() does
   Plan plan_;
+  Hasher hasher_;
+  std::uint64_t total_ = 0;  // bytes of the sources
+  std::uint64_t done_ = 0;
+  std::uint64_t told_ = 0;
 };
 
 }  // namespace
