@@ -121,11 +121,24 @@ TEST_F(Overlaid, tensors_without_elements_and_of_many_dimensions) {
   const std::uint64_t none[] = {0, 5};
   EXPECT_TRUE(model.overlay("b", Dtype::f64, none).value().bytes().empty());
   EXPECT_EQ(model.tensor("b")->shape()[1], 5u);
+  EXPECT_TRUE(model.tensor("b")->has_data());
+  EXPECT_EQ(model.tensor("b")->as<double>().value().size(), 0u);
   EXPECT_EQ(model.overlay("b", Dtype::i64, {}).value().bytes().size(), 8u);  // a scalar
   const std::vector<std::uint64_t> deep(64, 1);
   EXPECT_EQ(model.overlay("b", Dtype::u8, deep).value().bytes().size(), 1u);
   const std::vector<std::uint64_t> deeper(65, 1);
   EXPECT_EQ(Overlay::make(Dtype::u8, deeper).error().code(), Code::invalid_argument);
+}
+
+// A safetensors file may end with one.
+TEST_F(Overlaid, an_empty_tensor_at_the_files_end_is_a_view) {
+  const std::string path = folder_.path("m.safetensors");
+  write_file(path,
+             safetensors(R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},)"
+                         R"("e":{"dtype":"U8","shape":[0],"data_offsets":[8,8]}})",
+                         std::vector<std::byte>(8)));
+  const Model model = Model::open(path).value();
+  EXPECT_TRUE(model.is_view(model.tensor("e").value()));
 }
 
 TEST_F(Overlaid, the_mapping_stays_clean) {

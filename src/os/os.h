@@ -161,7 +161,7 @@ class Mapping {
   // ends before.
   void touch(std::uint64_t offset, std::uint64_t length) const noexcept;
 
-  // From here on, the memory cannot be written. Fails with io.
+  // From here on, it cannot be written. Fails with io and no_memory.
   Status make_read_only();
   // Lets the pages that hold any of a range be written: of a file's, this process gets
   // private copies. They are not dropped any more.
@@ -173,7 +173,7 @@ class Mapping {
 
   // Takes the pages that lie wholly in a range out of the page table; they stay in the
   // page cache. Fails with unsupported for memory of our own, whose contents would be
-  // lost, and with limit where they are locked.
+  // lost, and for pages that may have been written; with limit where they are locked.
   Status drop(FileRange range) const;
   // Gives up the addresses of the pages that lie wholly in a range.
   Status unmap(FileRange range);
@@ -189,10 +189,10 @@ class Mapping {
 
   std::byte* data_ = nullptr;
   std::uint64_t size_ = 0;
-  bool of_file_ = false;          // else memory of our own
-  Descriptor shared_;             // by which others find it
-  std::vector<FileRange> holes_;  // given up; in order, apart from each other
-  std::vector<FileRange> writable_;
+  bool of_file_ = false;             // else memory of our own
+  Descriptor shared_;                // by which others find it
+  std::vector<FileRange> holes_;     // given up; in order, apart from each other
+  std::vector<FileRange> writable_;  // whole pages
 };
 
 enum class IfExists { refuse, replace };

@@ -236,9 +236,8 @@ LoadReport Model::load_report() const {
 }
 
 bool Model::is_view(const Tensor& tensor) const noexcept {
-  const os::Mapping& mapping = backing_->mapping;
-  return !backing_->owns_data() && tensor.data() >= mapping.data() &&
-         tensor.data() < mapping.data() + mapping.size();
+  return tensor.has_data() && !backing_->owns_data() &&
+         tensor.data() == backing_->mapping.data() + tensor.data_offset();
 }
 
 GuardReport Model::guard_report() const {

@@ -2,6 +2,7 @@
 // Overlays, and what a Model hands out where tensors are not as in its file.
 #include <weig/overlay.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/claim.h"
@@ -14,7 +15,8 @@ namespace weig {
 struct Overlay::Memory {
   Dtype dtype{};
   Shape shape;
-  os::Mapping mapping;
+  os::Mapping mapping;  // of one byte at least: a tensor without elements has a place
+  std::uint64_t bytes = 0;
 };
 
 Result<Overlay> Overlay::make(Dtype dtype, std::span<const std::uint64_t> shape) {
@@ -30,14 +32,15 @@ Result<Overlay> Overlay::make(Dtype dtype, std::span<const std::uint64_t> shape)
   memory->dtype = dtype;
   memory->shape.resize(static_cast<std::uint32_t>(shape.size()));
   for (std::size_t i = 0; i < shape.size(); ++i) memory->shape[i] = shape[i];
-  if (implied.bytes == 0) return Overlay(std::move(memory));
+  memory->bytes = implied.bytes;
   const MemoryClaim claim(implied.bytes);
   if (!claim.fits())
     return Error(Code::limit, "the overlay does not fit into memory")
         .found(std::to_string(implied.bytes) + " bytes")
         .expected("at most " + std::to_string(claim.memory().available) + ", which " +
                   claim.memory().source + " has available");
-  WEIG_TRY_ASSIGN(mapping, os::Mapping::anonymous(implied.bytes));
+  WEIG_TRY_ASSIGN(mapping,
+                  os::Mapping::anonymous(std::max<std::uint64_t>(implied.bytes, 1)));
   memory->mapping = std::move(mapping);
   return Overlay(std::move(memory));
 }
@@ -45,7 +48,7 @@ Result<Overlay> Overlay::make(Dtype dtype, std::span<const std::uint64_t> shape)
 Dtype Overlay::dtype() const noexcept { return memory_->dtype; }
 const Shape& Overlay::shape() const noexcept { return memory_->shape; }
 std::span<std::byte> Overlay::bytes() const noexcept {
-  return memory_->mapping.writable();
+  return memory_->mapping.writable().first(memory_->bytes);
 }
 
 std::shared_lock<std::shared_mutex> Model::Backing::lock_shared() const {

@@ -67,7 +67,8 @@ Status Window::State::make_room() {
     const std::uint32_t group = inside.front();
     inside.pop_front();
     const Status status = model.backing_->release(ranges[group]);
-    // The guard has made them the process's own: there is nothing to give back.
+    // The guard has made them the process's own, or they may have been written: there
+    // is nothing to give back.
     if (!status && status.error().code() == Code::unsupported) continue;
     WEIG_TRY(status);
     report.bytes_released += byte_count(ranges[group]);
