@@ -44,6 +44,24 @@ def model(weig, safetensors):
     return safetensors.with_suffix(".weig")
 
 
+def warm_in_huge_folios(weig, file, small_copy_of=None, **options):
+    """Warms until all between both ends is in huge folios, and gives the last run's
+    report. For a moment, what else is in use may leave the kernel no free memory in
+    pieces that large; so each try begins anew, with small_copy_of if it is given."""
+    size = os.path.getsize(small_copy_of or file)
+    best = (size // (2 * MIB) - 1) * 2 * MIB / size
+    for _ in range(10):
+        page_cache.put_memory_together()
+        if small_copy_of:
+            page_cache.copy_in_small_folios(small_copy_of, file)
+        run = weig("warm", file, "--huge", "--json", **options)
+        assert run.status == 0, run.err
+        report = run.json()
+        if report["huge_share"] >= best - 0.001:
+            return report
+    pytest.fail(f"of {file}, {report['huge_share']:.1%} in huge folios, not {best:.1%}")
+
+
 def residency(weig, file):
     report = weig.ok("residency", file, "--json").json()
     return report, {part["name"]: part for part in report["parts"]}
@@ -187,11 +205,8 @@ def test_a_wrong_group_is_refused(refused, model, safetensors):
 
 def test_huge_reads_small_folios_again(weig, model, big_tmp):
     copy = big_tmp / "copy.weig"
-    page_cache.put_memory_together()
-    page_cache.copy_in_small_folios(model, copy)
-    report = weig.ok("warm", copy, "--huge", "--json").json()
-    # But both ends.
-    assert report["huge_share_before"] == 0 and report["huge_share"] > 0.85
+    report = warm_in_huge_folios(weig, copy, small_copy_of=model)
+    assert report["huge_share_before"] == 0
     assert report["small_folios_held"] == 0
     between = os.path.getsize(copy) // (2 * MIB) - 1
     assert report["small_folios_dropped"] == between * 2 * MIB
@@ -199,11 +214,9 @@ def test_huge_reads_small_folios_again(weig, model, big_tmp):
 
 
 def test_huge_leaves_what_is_huge(weig, model):
-    page_cache.put_memory_together()
-    weig.ok("warm", model, "--huge")
+    warm_in_huge_folios(weig, model)
     report = weig.ok("warm", model, "--huge", "--json").json()
     assert report["small_folios_dropped"] == 0
-    assert report["huge_share"] > 0.85  # but both ends
 
 
 def test_huge_leaves_what_others_map(weig, model, big_tmp):
@@ -222,8 +235,7 @@ def test_huge_leaves_what_others_map(weig, model, big_tmp):
 
 def test_huge_blames_nobody_for_the_front(weig, model):
     """The first 2 MiB are in small folios whatever is done: who maps them is not why."""
-    page_cache.put_memory_together()
-    weig.ok("warm", model, "--huge")
+    warm_in_huge_folios(weig, model)
     with (
         open(model, "rb") as file,
         mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped,
@@ -239,13 +251,8 @@ def test_huge_blames_nobody_for_the_front(weig, model):
 def test_huge_works_on_others_files(weig_for_all, model, big_tmp):
     """Their residency is unknown: how the mapping came out tells."""
     copy = big_tmp / "copy.weig"
-    page_cache.put_memory_together()
-    page_cache.copy_in_small_folios(model, copy)
-    run = weig_for_all("warm", copy, "--huge", "--json", **AS_NOBODY)
-    assert run.status == 0, run.err
-    report = run.json()
-    # But both ends.
-    assert report["huge_share_before"] == 0 and report["huge_share"] > 0.85
+    report = warm_in_huge_folios(weig_for_all, copy, small_copy_of=model, **AS_NOBODY)
+    assert report["huge_share_before"] == 0
     assert report["resident_after"] is None  # not known to this user
     assert page_cache.resident_share(copy) == 1
 
