@@ -2,13 +2,16 @@
 // walk_window FILE RESIDENT ROUNDS MS_PER_MB: walks through all layer groups of a model
 // in a window of RESIDENT groups, ROUNDS times, and touches every page. For each MB
 // (10^6 bytes) of a group it then computes for MS_PER_MB milliseconds. Says how long
-// that took, and how many bytes of the process's page table led to the file at most.
+// that took, and to how many bytes of the file the process's page table led at most, in
+// each round.
 #include <weig/model.h>
 #include <weig/parts.h>
 #include <weig/window.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 #include "loaded.h"
 
@@ -48,7 +51,7 @@ int main(int argc, char** argv) {
       weig::Window::over(*model, {.resident = resident, .around = rounds > 1});
   if (!window) return fail(window.error());
   const auto start = std::chrono::steady_clock::now();
-  std::uint64_t most = 0;
+  std::vector<std::uint64_t> most(rounds);
   for (std::uint64_t i = 0; i < rounds * window->size(); ++i) {
     const auto group = window->next();
     if (!group) return fail(group.error());
@@ -60,15 +63,19 @@ int main(int argc, char** argv) {
       megabytes += static_cast<double>(tensor->byte_count()) / 1e6;
     }
     compute_for(std::chrono::duration<double>(megabytes * ms_per_mb / 1e3));
-    most = std::max(most, file_bytes());
+    std::uint64_t& most_in_round = most[i / window->size()];
+    most_in_round = std::max(most_in_round, file_bytes());
   }
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   const weig::WindowReport report = window->report();
   std::printf(
       "{\"seconds\": %.6f, \"waited\": %.6f, \"loaded\": %llu, "
-      "\"released\": %llu, \"most_present\": %llu}\n",
+      "\"released\": %llu, \"most_present\": [",
       taken.count(), report.seconds_waited,
       static_cast<unsigned long long>(report.bytes_loaded),
-      static_cast<unsigned long long>(report.bytes_released),
-      static_cast<unsigned long long>(most));
+      static_cast<unsigned long long>(report.bytes_released));
+  for (std::size_t round = 0; round < most.size(); ++round)
+    std::printf("%s%llu", round > 0 ? ", " : "",
+                static_cast<unsigned long long>(most[round]));
+  std::puts("]}");
 }

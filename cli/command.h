@@ -18,6 +18,7 @@ Command add_ls(CLI::App& app);
 Command add_get(CLI::App& app);
 Command add_verify(CLI::App& app);
 Command add_export(CLI::App& app);
+Command add_merge(CLI::App& app);
 Command add_residency(CLI::App& app);
 Command add_warm(CLI::App& app);
 Command add_evict(CLI::App& app);

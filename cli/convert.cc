@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// weig convert: other formats into one WEIG file.
+// weig convert: other formats into one WEIG file, or a set of several.
 #include <fmt/format.h>
 #include <weig/convert.h>
 
@@ -9,12 +9,11 @@
 #include <vector>
 
 #include "command.h"
-#include "json.h"
+#include "convert_report.h"
 #include "options.h"
 #include "progress_bar.h"
 #include "quantity.h"
 #include "report.h"
-#include "tensor_text.h"
 #include "terminal.h"
 
 namespace weig::cli {
@@ -36,70 +35,6 @@ int ask_for_target(const Arguments& arguments) {
     message +=
         fmt::format("; {} looks like the output: put -o before it", in_quotes(last));
   return fail_usage("weig convert", message, arguments.form);
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
-void tell_more(const Arguments& arguments, const ConvertReport& report) {
-  for (const std::string& warning : report.warnings) warn(warning);
-  const bool copied = arguments.options.other_files == OtherFiles::copy;
-  const auto& others = report.other_files;
-  const auto& left = report.left_behind;
-  if (copied && !others.empty()) tell("weig: copied too: " + printable(joined(others)));
-  if (left.empty()) return;
-  std::string hint;
-  if (!copied && !others.empty())
-    hint = others.size() == left.size()
-               ? " (--copy-others copies them)"
-               : " (--copy-others copies those without weights)";
-  tell("weig: left behind: " + printable(joined(left)) + hint);
-}
-
-void print_text(Output& output, const ConvertReport& report) {
-  output.print("{}\n", printable(report.output));
-  output.print("  tensors  {}", grouped(report.tensors));
-  if (report.aliases > 0)
-    output.print(", of them {} (shared bytes, stored once)",
-                 counted(report.aliases, "alias"));
-  output.print("\n  data     {}\n", full_bytes(report.data_bytes));
-  const double percent = 100.0 * static_cast<double>(report.padding_bytes) /
-                         static_cast<double>(report.file_size);
-  output.print("  padding  {}, {:.2f} % of the file\n",
-               full_bytes(report.padding_bytes), percent);
-  output.print("  file     {}\n", full_bytes(report.file_size));
-  output.print("  time     {}, {}\n", duration(report.seconds),
-               rate(report.file_size, report.seconds));
-  output.print("  export   {}\n", report.exact_source
-                                      ? "gives the source back byte for byte"
-                                      : "gives the same tensors, not the same bytes");
-}
-
-void print_names(Json& json, std::string_view key,
-                 const std::vector<std::string>& names) {
-  json.key(key).begin_array();
-  for (const std::string& name : names) json.value(name);
-  json.end_array();
-}
-
-void print_json(Output& output, const ConvertReport& report) {
-  Json json(output);
-  json.begin_object().member("output", report.output);
-  json.member("tensors", report.tensors).member("aliases", report.aliases);
-  json.member("data_bytes", report.data_bytes);
-  json.member("padding_bytes", report.padding_bytes);
-  json.member("file_size", report.file_size);
-  json.member("file_id", digest_text(report.file_id));
-  json.member("seconds", report.seconds);
-  json.member("exact_source", report.exact_source);
-  print_names(json, "sources", report.sources);
-  print_names(json, "other_files", report.other_files);
-  print_names(json, "left_behind", report.left_behind);
-  print_names(json, "warnings", report.warnings);
-  json.end_object();
 }
 
 Result<ConvertReport> convert_with_bar(const Arguments& arguments) {
@@ -124,12 +59,8 @@ int run_convert(const Arguments& arguments) {
   auto report = convert_with_bar(arguments);
   if (!report) return fail(with_force_hint(report.error()), arguments.form);
   warn_of_name(*report);
-  tell_more(arguments, *report);
-  // The file is there: whoever says stop now is too late.
-  Output output(stdout, "standard output", OnSignal::finish);
-  arguments.form == Form::json ? print_json(output, *report)
-                               : print_text(output, *report);
-  return close_output(output, 0);
+  tell_more(*report, arguments.options.other_files);
+  return print_report(*report, arguments.form);
 }
 
 void add_convert_options(CLI::App& command, ConvertOptions& options) {
@@ -146,6 +77,20 @@ void add_convert_options(CLI::App& command, ConvertOptions& options) {
       "--sha256", [&options] { options.source_hash = SourceHash::sha256; },
       "Record the SHA-256 of each source file in the\nmetadata");
   command
+      .add_option_function<std::string>(
+          "--shard-size",
+          [&options](const std::string& text) {
+            options.shard_bytes = parse_bytes(text);
+            if (options.shard_bytes.value_or(0) == 0)
+              throw CLI::ValidationError(
+                  "--shard-size", fmt::format("{} is no size; 5GB, 500MB and 2GiB are",
+                                              in_quotes(text)));
+          },
+          "Write a set of files, DST-00001-of-00005.weig and\n"
+          "so on, none larger: layers stay whole, and so\n"
+          "does a tensor that is larger")
+      ->type_name("SIZE");
+  command
       .add_option("--max-header-bytes", options.max_header_bytes,
                   "Refuse longer headers of source files; without\n"
                   "it, those above 1073741824 bytes")
@@ -161,7 +106,8 @@ Command add_convert(CLI::App& app) {
       app.add_subcommand("convert", "Turn safetensors files into a WEIG file");
   command
       ->add_option("SRC", arguments->sources,
-                   "safetensors or WEIG files, or a folder with a model")
+                   "safetensors or WEIG files, or a folder with a model;\n"
+                   "a member of a set stands for all of it")
       ->required()
       ->type_name("");
   command
@@ -176,7 +122,8 @@ Command add_convert(CLI::App& app) {
       "Examples:\n"
       "  weig convert model.safetensors\n"
       "  weig convert part-1.safetensors part-2.safetensors -o model.weig\n"
-      "  weig convert --copy-others folder -o other/model.weig");
+      "  weig convert --copy-others folder -o other/model.weig\n"
+      "  weig convert model.safetensors --shard-size 5GB -o model.weig");
   return {command, [arguments] { return run_convert(*arguments); }};
 }
 

@@ -10,6 +10,7 @@
 
 #include "doctor_facts.h"
 #include "file_owner.h"
+#include "options.h"
 
 namespace weig::cli {
 namespace {
@@ -141,6 +142,7 @@ Result<FileFacts> file_facts(const std::string& path, const SystemFacts& system)
   options.unknown_dtypes = UnknownDtypes::accept;
   options.part = Part::metadata;
   const auto model = Model::open(path, options);
+  if (model) tell_if_member(*model);
   Status status = model ? add_contents(facts, *model) : Status(model.error());
   if (!status) facts.refusal = std::move(status).error();
   options.part = Part::everything;

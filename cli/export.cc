@@ -68,9 +68,7 @@ Command add_export(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
       app.add_subcommand("export", "Turn a WEIG file back into a safetensors file");
-  command->add_option("FILE", arguments->file, "A WEIG or safetensors file")
-      ->required()
-      ->type_name("");
+  add_model(*command, arguments->file);
   command->add_option("DST", arguments->target, "What to write")
       ->required()
       ->check(file_name())

@@ -24,22 +24,29 @@ class Collector {
 
 }  // namespace
 
-Result<FileInfo> file_info(const Model& model) {
+Result<FileInfo> file_info(const ModelSet& set) {
   FileInfo info;
-  info.model = &model;
+  info.set = &set;
+  info.shard = set.shard();
   Collector collector;
-  std::optional<std::span<const std::byte>> digests;
-  collector.put(info.summary, summarize(model));
-  collector.put(info.groups, model.groups());
-  collector.put(info.metadata, model.metadata());
-  collector.put(info.metadata_text, model.metadata_text());
-  collector.put(info.source, model.source());
-  collector.put(info.shard, model.shard());
-  collector.put(info.quantized, model.quantization_count());
-  collector.put(digests, model.section(disk::SectionKind::digests));
-  info.has_digests = digests.has_value();
+  collector.put(info.summary, summarize(set));
+  collector.put(info.groups, set.groups());
+  collector.put(info.metadata, set.metadata());
+  collector.put(info.metadata_text, set.metadata_text());
+  collector.put(info.source, set.source());
+  info.has_digests = true;
+  for (std::uint32_t m = 0; m < set.member_count(); ++m) {
+    std::uint32_t quantized = 0;
+    std::optional<std::span<const std::byte>> digests;
+    collector.put(quantized, set.member(m)->quantization_count());
+    collector.put(digests, set.member(m)->section(disk::SectionKind::digests));
+    info.quantized += quantized;
+    info.has_digests = info.has_digests && digests;
+  }
   if (auto status = std::move(collector).status(); !status)
-    return Error(status.error()).file(model.path());
+    return status.error().fields().file.empty()
+               ? Error(status.error()).file(set.path(0))
+               : status.error();
   return info;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// FileInfo: all that `weig info` knows of a file, and its two printed forms.
+// FileInfo: all that `weig info` knows of a file or a set, and its two printed forms.
 #pragma once
 
-#include <weig/model.h>
+#include <weig/model_set.h>
 
 #include <optional>
 #include <string>
@@ -15,19 +15,23 @@
 namespace weig::cli {
 
 struct FileInfo {
-  const Model* model = nullptr;  // whatever follows points into it
+  const ModelSet* set = nullptr;  // whatever follows points into it
   Summary summary;
-  Groups groups;
+  std::vector<SetGroup> groups;
   Metadata metadata;
   std::optional<std::string_view> metadata_text;
   std::optional<SourceHeader> source;
   std::optional<Shard> shard;
   std::uint32_t quantized = 0;
   bool has_digests = false;
+
+  // The file, or the first of several.
+  const Model& first() const { return *set->member(0); }
+  bool is_set() const { return set->member_count() > 1; }
 };
 
-// Fails where a section is damaged. `model` must outlive the result.
-Result<FileInfo> file_info(const Model& model);
+// Fails where a section is damaged. `set` must outlive the result.
+Result<FileInfo> file_info(const ModelSet& set);
 
 // "weig", "safetensors", ...: for programs.
 std::string_view format_identifier(FileFormat format) noexcept;

@@ -27,10 +27,9 @@ void add_summary(Json& json, const Summary& summary) {
   json.end_object();
 }
 
-void add_groups(Json& json, const Groups& groups) {
+void add_groups(Json& json, const std::vector<SetGroup>& groups) {
   json.key("groups").begin_array();
-  for (std::uint32_t i = 0; i < groups.size(); ++i) {
-    const Group group = groups[i];
+  for (const SetGroup& group : groups) {
     json.begin_object().member("name", group.name).member("first", group.first);
     json.member("count", group.count).end_object();
   }
@@ -49,6 +48,18 @@ void add_shard(Json& json, const std::optional<Shard>& shard) {
   json.member("tensors", shard->tensors).end_object();
 }
 
+// The files of a set; none for a file alone.
+void add_members(Json& json, const FileInfo& info) {
+  json.key("members").begin_array();
+  for (std::uint32_t m = 0; info.is_set() && m < info.set->member_count(); ++m) {
+    const Model& member = *info.set->member(m);
+    json.begin_object().member("file", member.path()).member("tensors", member.size());
+    json.member("file_size", member.file_size());
+    json.member("file_id", digest_text(member.file_id())).end_object();
+  }
+  json.end_array();
+}
+
 void add_source(Json& json, const std::optional<SourceHeader>& source) {
   json.key("source");
   if (!source) {
@@ -65,18 +76,20 @@ void add_source(Json& json, const std::optional<SourceHeader>& source) {
 }  // namespace
 
 void print_info_json(Output& output, const FileInfo& info) {
-  const Model& model = *info.model;
+  const Model& model = info.first();
   Json json(output, 2);
   json.begin_object().member("file", model.path());
   json.member("format", format_identifier(model.format()));
-  json.member("file_size", model.file_size()).member("sealed", model.sealed());
+  json.member("file_size", info.set->file_size()).member("sealed", model.sealed());
   json.key("file_id");
-  model.sealed() ? json.value(digest_text(model.file_id())) : json.null();
+  model.sealed() && !info.is_set() ? json.value(digest_text(model.file_id()))
+                                   : json.null();
   json.member("digests", info.has_digests);
   add_summary(json, info.summary);
   add_groups(json, info.groups);
   json.member("quantized_tensors", info.quantized);
   add_shard(json, info.shard);
+  add_members(json, info);
   add_source(json, info.source);
   // The file's own JSON object, proven to be one when it was parsed.
   json.key("metadata").json(info.metadata_text.value_or("{}"));

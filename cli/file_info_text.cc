@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -48,12 +49,43 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
-void add_format(Lines& lines, const Model& model) {
+void add_format(Lines& lines, const FileInfo& info) {
+  const Model& model = info.first();
   std::string text(file_format_name(model.format()));
   if (model.sealed()) text += ", sealed";
   if (model.format() == FileFormat::weig_minimal) text += ": no seal, no digests";
+  if (info.is_set())
+    text += fmt::format(", a set of {}", counted(info.set->member_count(), "file"));
   lines.add("format", text);
-  lines.add("file size", full_bytes(model.file_size()));
+  lines.add(info.is_set() ? "size of all" : "file size",
+            full_bytes(info.set->file_size()));
+}
+
+// The files of a set, by name, with what they hold.
+void add_members(Lines& lines, const ModelSet& set) {
+  const std::uint32_t count = set.member_count();
+  for (std::uint32_t m = 0; m < count; ++m) {
+    if (m == kMaxEntries && m + 1 < count) {
+      lines.add("", fmt::format("... {} more", grouped(count - m - 1)));
+      m = count - 1;
+    }
+    const Model& member = *set.member(m);
+    const std::string name = std::filesystem::path(set.path(m)).filename().string();
+    lines.add(m == 0 ? "members" : "", fmt::format("{}  {}, {}", printable(name),
+                                                   counted(member.size(), "tensor"),
+                                                   short_bytes(member.file_size())));
+  }
+}
+
+// Which set it is; of a member alone, which part of it.
+void add_shard(Lines& lines, const FileInfo& info) {
+  if (!info.shard) return;
+  const Shard& shard = *info.shard;
+  if (info.set->whole())
+    lines.add("set id", digest_text({.low = shard.set_low, .high = shard.set_high}));
+  else
+    lines.add("shard", fmt::format("{} of {}, a set of {}", shard.index + 1,
+                                   shard.count, counted(shard.tensors, "tensor")));
 }
 
 void add_counts(Lines& lines, const Summary& summary) {
@@ -82,11 +114,11 @@ void add_counts(Lines& lines, const Summary& summary) {
   }
 }
 
-void add_groups(Lines& lines, const Groups& groups) {
+void add_groups(Lines& lines, const std::vector<SetGroup>& groups) {
   if (groups.empty()) return lines.add("groups", "none");
   std::string text = fmt::format("{}:", grouped(groups.size()));
-  const std::uint32_t last = groups.size() - 1;
-  for (std::uint32_t i = 0; i <= last; ++i) {
+  const std::size_t last = groups.size() - 1;
+  for (std::size_t i = 0; i <= last; ++i) {
     if (i > 1 && i < last) continue;
     if (i == last && last > 2) text += ", ...";
     text += fmt::format("{} {} ({})", i > 0 ? "," : "", printable(groups[i].name),
@@ -132,7 +164,7 @@ void add_origin(Lines& lines, const FileInfo& info) {
     lines.add("source", fmt::format("{}, {} bytes; export restores it exactly",
                                     safetensors ? "safetensors" : "GGUF",
                                     grouped(info.source->file_size)));
-  } else if (info.model->sealed()) {
+  } else if (info.first().sealed()) {
     lines.add("source", "no single file that export could restore exactly");
   }
   for (const auto& entry : info.metadata.entries()) {
@@ -171,19 +203,18 @@ void add_metadata(Lines& lines, const Metadata& metadata) {
 }  // namespace
 
 void print_info(Output& output, const FileInfo& info, std::size_t width) {
-  output.print("{}\n", printable(info.model->path()));
+  output.print("{}\n", printable(info.first().path()));
   Lines lines(output, width);
-  add_format(lines, *info.model);
+  add_format(lines, info);
+  if (info.is_set()) add_members(lines, *info.set);
   add_counts(lines, info.summary);
-  if (info.model->sealed()) add_groups(lines, info.groups);
+  if (info.first().sealed()) add_groups(lines, info.groups);
   add_alignment(lines, info.summary);
   if (info.quantized > 0) lines.add("quantization", counted(info.quantized, "tensor"));
-  if (info.shard)
-    lines.add("shard",
-              fmt::format("{} of {}, a set of {}", info.shard->index + 1,
-                          info.shard->count, counted(info.shard->tensors, "tensor")));
+  add_shard(lines, info);
   lines.add("digests", info.has_digests ? "yes, one a tensor" : "no");
-  if (info.model->sealed()) lines.add("file id", digest_text(info.model->file_id()));
+  if (info.first().sealed() && !info.is_set())
+    lines.add("file id", digest_text(info.first().file_id()));
   add_origin(lines, info);
   add_metadata(lines, info.metadata);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // weig get: a tensor's values, as text, as raw bytes or as an .npy file.
-#include <weig/model.h>
+#include <weig/model_set.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,10 +45,10 @@ std::optional<std::string> conflict(const Arguments& arguments) {
   return std::nullopt;
 }
 
-Result<Tensor> find_tensor(const Model& model, const std::string& name) {
+Result<Tensor> find_tensor(const ModelSet& model, const std::string& name) {
   auto tensor = model.tensor(name);
   if (tensor) return tensor;
-  Error error = Error(tensor.error()).file(model.path());
+  Error error = Error(tensor.error()).file(model.path(0));
   if (error.code() != Code::not_found) return error;
   // Names with characters that are unsafe on a terminal are shown, and so given,
   // escaped.
@@ -76,13 +77,23 @@ Result<Selection> select_elements(const Arguments& arguments, const Tensor& tens
       .hint("the shape is " + shape_text(tensor.shape()));
 }
 
+// A member of the set must not be replaced by its own tensor.
+Status check_no_member(const std::string& target, const ModelSet& set) {
+  std::error_code ignored;
+  for (std::uint32_t m = 0; m < set.member_count(); ++m)
+    if (std::filesystem::equivalent(target, set.path(m), ignored))
+      return Error(Code::exists, "the output is the input").file(target);
+  return {};
+}
+
 // Into a file, which appears whole or not at all.
-Status write_file(const Arguments& arguments, const Model& model, const Tensor& tensor,
+Status write_file(const Arguments& arguments, const ModelSet& set, const Tensor& tensor,
                   const Selection& selection, const TensorOutput& how) {
-  auto file = NewFile::create(arguments.target, arguments.existing, arguments.file);
+  if (auto status = check_no_member(arguments.target, set); !status) return status;
+  auto file = NewFile::create(arguments.target, arguments.existing, set.path(0));
   if (!file) return std::move(file).error();
   write_tensor(file->output(), tensor, selection, how);
-  if (auto status = check_unchanged(model); !status) return status;
+  if (auto status = check_unchanged(set); !status) return status;
   return file->publish();
 }
 
@@ -90,9 +101,9 @@ int run_get(const Arguments& arguments) {
   const Form form = arguments.output.form;
   if (const auto wrong = conflict(arguments))
     return fail_usage("weig get", *wrong, form);
-  const auto model = open_model(arguments.file, arguments.open);
-  if (!model) return fail(model.error(), form);
-  const auto tensor = find_tensor(*model, arguments.name);
+  const auto set = open_set(arguments.file, arguments.open);
+  if (!set) return fail(set.error(), form);
+  const auto tensor = find_tensor(*set, arguments.name);
   if (!tensor) return fail(tensor.error(), form);
   const auto selection = select_elements(arguments, *tensor);
   if (!selection) return fail(selection.error(), form);
@@ -102,7 +113,7 @@ int run_get(const Arguments& arguments) {
   if (auto status = check_output(*tensor, how); !status)
     return fail(Error(status.error()).file(arguments.file), form);
   if (!arguments.target.empty()) {
-    const auto status = write_file(arguments, *model, *tensor, *selection, how);
+    const auto status = write_file(arguments, *set, *tensor, *selection, how);
     return status ? 0 : fail(status.error(), form);
   }
   if (how.encoding == Encoding::text && form == Form::text)
@@ -111,7 +122,7 @@ int run_get(const Arguments& arguments) {
   Output output(stdout, "standard output");
   how.target = Target::standard_output;
   write_tensor(output, *tensor, *selection, how);
-  return close_output_of(output, *model);
+  return close_output_of(output, *set);
 }
 
 void add_get_options(CLI::App& command, Arguments& arguments) {
@@ -146,7 +157,7 @@ Command add_get(CLI::App& app) {
   arguments->open.huge_pages = HugePages::leave;
   CLI::App* command =
       app.add_subcommand("get", "Print a tensor's values, or write them to a file");
-  add_file(*command, arguments->file);
+  add_model(*command, arguments->file);
   command->add_option("NAME", arguments->name, "The tensor's name")
       ->required()
       ->type_name("");
@@ -155,6 +166,8 @@ Command add_get(CLI::App& app) {
   add_accept_unknown_dtypes(*command, arguments->open);
   add_json(*command, arguments->output.form);
   command->footer(
+      "Of a member whose set is not whole, its own tensors are given, with a "
+      "warning.\n\n"
       "Examples:\n"
       "  weig get model.weig wte.weight --slice '0:2, :8'\n"
       "  weig get model.weig wte.weight -o wte.npy --widen\n"

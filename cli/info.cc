@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weig info: what a file is, on one screen.
-#include <weig/model.h>
+// weig info: what a file or a set is, on one screen.
+#include <weig/model_set.h>
 
 #include <memory>
 #include <string>
@@ -24,9 +24,9 @@ struct Arguments {
 };
 
 int run_info(const Arguments& arguments) {
-  const auto model = open_model(arguments.file, arguments.open);
-  if (!model) return fail(model.error(), arguments.form);
-  const auto info = file_info(*model);
+  const auto set = open_set(arguments.file, arguments.open);
+  if (!set) return fail(set.error(), arguments.form);
+  const auto info = file_info(*set);
   if (!info) return fail(info.error(), arguments.form);
   Output output(stdout, "standard output");
   if (arguments.form == Form::json)
@@ -34,7 +34,7 @@ int run_info(const Arguments& arguments) {
   else
     print_info(output, *info,
                is_terminal(Stream::output) ? columns(Stream::output) : kPipeColumns);
-  return close_output_of(output, *model);
+  return close_output_of(output, *set);
 }
 
 }  // namespace
@@ -43,11 +43,14 @@ Command add_info(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   arguments->open.part = Part::metadata;  // no data is looked at
   CLI::App* command = app.add_subcommand("info", "Show what a file is and holds");
-  add_file(*command, arguments->file);
+  add_model(*command, arguments->file);
   add_accept_unsealed(*command, arguments->open);
   add_accept_unknown_dtypes(*command, arguments->open);
   add_json(*command, arguments->form);
-  command->footer("Long values are cut; --json prints all in full.");
+  command->footer(
+      "Long values are cut; --json prints all in full. A member whose set is not "
+      "whole\n"
+      "is shown alone, with a warning.");
   return {command, [arguments] { return run_info(*arguments); }};
 }
 

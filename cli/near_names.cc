@@ -67,7 +67,7 @@ std::optional<std::size_t> edit_distance(std::string_view a, std::string_view b,
   return row[b.size()];
 }
 
-std::vector<std::string> near_names(const Model& model, std::string_view name) {
+std::vector<std::string> near_names(const ModelSet& model, std::string_view name) {
   std::vector<std::pair<std::size_t, std::string_view>> near;
   const std::size_t limit = distance_limit(name);
   std::uint64_t cost = 0;

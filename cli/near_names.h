@@ -2,7 +2,7 @@
 // Names that someone who mistyped may have meant.
 #pragma once
 
-#include <weig/model.h>
+#include <weig/model_set.h>
 
 #include <cstddef>
 #include <optional>
@@ -19,7 +19,7 @@ std::optional<std::size_t> edit_distance(std::string_view a, std::string_view b,
 
 // Up to three, nearest first; those that differ in upper and lower case only, then
 // those that end alike, then by edit distance.
-std::vector<std::string> near_names(const Model& model, std::string_view name);
+std::vector<std::string> near_names(const ModelSet& model, std::string_view name);
 
 // The nearest of a few words, if any is near.
 std::optional<std::string> nearest(const std::vector<std::string>& words,

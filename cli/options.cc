@@ -28,15 +28,42 @@ std::string missing_options(const std::string& file, OpenOptions options) {
   return fmt::format("{} {}", kUnsealed, kUnknown);
 }
 
+void tell_warnings(const Model& model) {
+  for (const std::string& warning : model.load_report().warnings)
+    warn(fmt::format("{}: {}", printable(model.path()), warning));
+}
+
 }  // namespace
 
 Result<Model> open_model(const std::string& file, const OpenOptions& options) {
   auto model = Model::open(file, options);
-  if (model)
-    for (const std::string& warning : model->load_report().warnings)
-      warn(fmt::format("{}: {}", printable(file), warning));
-  if (model) return model;
-  return with_option_hint(model.error(), file, options);
+  if (!model) return with_option_hint(model.error(), file, options);
+  tell_warnings(*model);
+  tell_if_member(*model);
+  return model;
+}
+
+void tell_if_member(const Model& model) {
+  const auto shard = model.shard();
+  if (shard && *shard && (*shard)->count > 1)
+    warn(fmt::format("{} is member {} of {} of a set: this is about that file alone",
+                     model.path(), (*shard)->index + std::uint64_t{1},
+                     (*shard)->count));
+}
+
+Result<ModelSet> open_set(const std::string& file, const OpenOptions& options) {
+  auto set = ModelSet::open(file, options);
+  if (!set) {
+    auto alone = ModelSet::open_alone(file, options);
+    if (!alone || alone->whole()) return with_option_hint(set.error(), file, options);
+    warn(fmt::format("{} is member {} of {} of a set, shown alone: {}", file,
+                     alone->shard()->index + std::uint64_t{1}, alone->shard()->count,
+                     set.error().message()));
+    set = std::move(alone);
+  }
+  for (std::uint32_t m = 0; m < set->member_count(); ++m)
+    tell_warnings(*set->member(m));
+  return set;
 }
 
 Error with_option_hint(const Error& error, const std::string& file,
@@ -57,9 +84,15 @@ Status check_unchanged(const Model& model) {
       .file(model.path());
 }
 
-int close_output_of(Output& output, const Model& model) {
+Status check_unchanged(const ModelSet& set) {
+  for (std::uint32_t m = 0; m < set.member_count(); ++m)
+    if (auto status = check_unchanged(*set.member(m)); !status) return status;
+  return {};
+}
+
+int close_output_of(Output& output, const ModelSet& set) {
   if (const int status = close_output(output, 0); status != 0) return status;
-  const auto unchanged = check_unchanged(model);
+  const auto unchanged = check_unchanged(set);
   return unchanged ? 0 : fail(unchanged.error(), Form::text);  // the output is there
 }
 
@@ -84,6 +117,15 @@ CLI::Validator file_name() {
 
 void add_file(CLI::App& command, std::string& file) {
   command.add_option("FILE", file, "A WEIG or safetensors file")
+      ->required()
+      ->type_name("");
+}
+
+void add_model(CLI::App& command, std::string& file) {
+  command
+      .add_option("FILE", file,
+                  "A WEIG or safetensors file; a member of a set\n"
+                  "stands for all of it, a folder for its one model")
       ->required()
       ->type_name("");
 }

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <iterator>
 
 namespace weig::cli {
@@ -23,7 +26,48 @@ std::string scaled_bytes(double bytes) {
   return fmt::format("{} {}", three_digits(bytes), kUnits[unit]);
 }
 
+// Bytes in a unit ("MB", "gib"; none is a byte), or nothing for other text.
+std::optional<std::uint64_t> unit_bytes(std::string_view text) {
+  std::string unit(text);
+  std::ranges::transform(unit, unit.begin(),
+                         [](unsigned char c) { return std::tolower(c); });
+  if (unit.empty() || unit == "b") return 1;
+  const std::size_t power = std::string_view("kmgtp").find(unit[0]) + 1;
+  const bool binary = unit.substr(1) == "ib";
+  if (power == 0 || (!binary && unit.substr(1) != "b")) return std::nullopt;
+  std::uint64_t bytes = 1;
+  for (std::size_t i = 0; i < power; ++i) bytes *= binary ? 1024 : 1000;
+  return bytes;
+}
+
 }  // namespace
+
+std::optional<std::uint64_t> parse_bytes(std::string_view text) {
+  constexpr std::size_t kMaxDecimals = 3;
+  std::uint64_t whole = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), whole);
+  if (read.ec != std::errc()) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(read.ptr - text.data()));
+  std::string_view decimals;
+  if (text.starts_with('.')) {
+    text.remove_prefix(1);
+    decimals = text.substr(0, text.find_first_not_of("0123456789"));
+    text.remove_prefix(decimals.size());
+    if (decimals.empty() || decimals.size() > kMaxDecimals) return std::nullopt;
+  }
+  if (text.starts_with(' ')) text.remove_prefix(1);
+  const auto unit = unit_bytes(text);
+  if (!unit) return std::nullopt;
+  std::uint64_t part = 0;  // below 1000 units, of which the largest is 2^50
+  std::uint64_t divisor = 1;
+  for (const char digit : decimals) {
+    part = 10 * part + static_cast<std::uint64_t>(digit - '0');
+    divisor *= 10;
+  }
+  part = part * *unit / divisor;
+  if (whole > (UINT64_MAX - part) / *unit) return std::nullopt;
+  return whole * *unit + part;
+}
 
 std::string grouped(std::uint64_t number) {
   std::string text = std::to_string(number);

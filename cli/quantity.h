@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,11 @@ std::string short_bytes(std::uint64_t bytes);
 
 // "13.5 GB (13,476,925,163 bytes)"; below 1000 "512 bytes".
 std::string full_bytes(std::uint64_t bytes);
+
+// "5GB", "1.5 TB", "500MiB", "4096" -> bytes: a number with a unit, or without one, in
+// upper or lower case; a part of a byte is cut off. Nothing where it is no such text,
+// or 2^64 bytes and more.
+std::optional<std::uint64_t> parse_bytes(std::string_view text);
 
 // 6738415616 -> "6.74 billion"; nothing below a million.
 std::string short_count(std::uint64_t count);

@@ -23,10 +23,7 @@ void add_place(Summary& summary, std::uint64_t offset) {
   if (offset % (std::uint64_t{2} << 20) == 0) ++summary.on_2_mib;
 }
 
-}  // namespace
-
-Result<Summary> summarize(const Model& model) {
-  Summary summary;
+Status add_tensors(Summary& summary, const Model& model) {
   Owners owners(model);
   for (const auto& tensor : model.tensors()) {
     if (!tensor) return tensor.error();
@@ -43,7 +40,29 @@ Result<Summary> summarize(const Model& model) {
     summary.parameters += tensor->element_count();
     summary.bytes += tensor->byte_count();
   }
+  return {};
+}
+
+void sort_types(Summary& summary) {
   std::ranges::stable_sort(summary.dtypes, std::ranges::greater(), &DtypeCount::bytes);
+}
+
+}  // namespace
+
+Result<Summary> summarize(const Model& model) {
+  Summary summary;
+  if (auto status = add_tensors(summary, model); !status)
+    return std::move(status).error();
+  sort_types(summary);
+  return summary;
+}
+
+Result<Summary> summarize(const ModelSet& set) {
+  Summary summary;
+  for (std::uint32_t m = 0; m < set.member_count(); ++m)
+    if (auto status = add_tensors(summary, *set.member(m)); !status)
+      return std::move(status).error();
+  sort_types(summary);
   return summary;
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Summary: what `weig info` says of a file's tensors, counted in one pass.
+// Summary: what `weig info` says of the tensors of a file or a set, counted in one
+// pass.
 #pragma once
 
-#include <weig/model.h>
+#include <weig/model_set.h>
 
 #include <cstdint>
 #include <vector>
@@ -32,5 +33,6 @@ struct Summary {
 
 // Fails where a record is damaged.
 Result<Summary> summarize(const Model& model);
+Result<Summary> summarize(const ModelSet& set);
 
 }  // namespace weig::cli

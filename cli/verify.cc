@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// weig verify: is every byte what the writer wrote?
+// weig verify: is every byte what the writer wrote? Of a file, or of all of a set.
 #include <fmt/format.h>
 #include <weig/convert.h>
+#include <weig/model_set.h>
 #include <weig/verify.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,12 +15,11 @@
 #include "command.h"
 #include "glob.h"
 #include "host.h"
-#include "json.h"
 #include "options.h"
 #include "progress_bar.h"
-#include "quantity.h"
 #include "report.h"
 #include "terminal.h"
+#include "verify_report.h"
 
 namespace weig::cli {
 namespace {
@@ -30,120 +31,25 @@ struct Arguments {
   std::string pattern;  // of names; empty: all tensors
   bool quick = false;   // none
   Form form = Form::text;
+
+  Scope scope() const {
+    if (quick) return Scope::structure;
+    return pattern.empty() ? Scope::everything : Scope::some_tensors;
+  }
 };
 
-std::size_t count_of(const VerifyReport& report, Code code) {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      report.damages,
-      [&](const Damage& damage) { return damage.error.code() == code; }));
-}
-
-// Damage to the structure weighs more than damage to numbers, and what is damaged more
-// than what this version cannot check.
-int status_of(const VerifyReport& report) {
-  if (report.sound()) return 0;
-  for (const Code code : {Code::corrupt, Code::checksum})
-    if (count_of(report, code) > 0) return static_cast<int>(code);
-  return static_cast<int>(report.damages.front().error.code());
-}
-
-bool is_damage(const Damage& damage) {
-  const Code code = damage.error.code();
-  return code == Code::corrupt || code == Code::checksum;
-}
-
-// One damaged place on one line: digests are for --json.
-std::string damage_text(const Damage& damage) {
-  const Error::Fields& fields = damage.error.fields();
-  std::string text = is_damage(damage) ? "damaged: " : "not checked: ";
-  if (fields.names_tensor) text += fmt::format("tensor {}, ", in_quotes(fields.tensor));
-  text += fmt::format("bytes [{}, {}), {}: ", damage.begin, damage.end,
-                      short_bytes(damage.end - damage.begin));
-  if (damage.error.code() == Code::checksum)
-    return text + "they differ from their digest";
-  text += printable(fields.what);
-  if (fields.offset != Error::kNoOffset && fields.offset != damage.begin)
-    text += fmt::format(", at offset {}", fields.offset);
-  if (!fields.found.empty()) text += ": found " + printable(fields.found);
-  if (!fields.expected.empty())
-    text += fmt::format("{} expected {}", fields.found.empty() ? ":" : ",",
-                        printable(fields.expected));
-  if (!fields.hint.empty()) text += fmt::format(" ({})", printable(fields.hint));
-  return text;
-}
-
-std::string damages_text(const VerifyReport& report) {
-  const std::size_t damaged =
-      count_of(report, Code::corrupt) + count_of(report, Code::checksum);
-  const std::size_t unchecked = report.damages.size() - damaged;
-  std::string text =
-      damaged > 0 ? counted(damaged, "damaged place") : "no damage found";
-  if (unchecked > 0)
-    text += fmt::format(", {} that cannot be checked", counted(unchecked, "place"));
-  return text;
-}
-
-// What was checked, and how that came out.
-std::string verdict(const Arguments& arguments, const VerifyReport& report,
-                    std::uint64_t tensors) {
-  const std::string damages = report.sound() ? "" : damages_text(report) + "; ";
-  if (arguments.quick)
-    return report.sound()
-               ? "structure, sections and metadata are sound; weights were not checked"
-               : damages + "only structure, sections and metadata were checked";
-  if (report.tensors_with_digest == 0 && report.tensors > 0)
-    return fmt::format("{}there are no {}digests to check the weights by",
-                       report.sound() ? "the structure is sound; " : damages,
-                       report.sound() ? "" : "sound ");
-  const std::string checked =
-      arguments.pattern.empty()
-          ? counted(report.tensors_with_digest, "tensor")
-          : fmt::format("{} of {}", grouped(report.tensors_with_digest),
-                        counted(tensors, "tensor"));
-  return fmt::format("{}{} checked; {}, {}, {}", report.sound() ? "sound, " : damages,
-                     checked, short_bytes(report.bytes), duration(report.seconds),
-                     rate(report.bytes, report.seconds));
-}
-
-void print_text(Output& output, const Arguments& arguments, const VerifyReport& report,
-                std::uint64_t tensors) {
-  const auto print = [&output](const std::string& line) {
-    output.print("{}\n", fitting(Stream::output, line, 2));
-  };
-  for (const Damage& damage : report.damages) print(damage_text(damage));
-  print(printable(arguments.file) + ": " + verdict(arguments, report, tensors));
-}
-
-void print_damage(Json& json, const Damage& damage) {
-  const Error::Fields& fields = damage.error.fields();
-  json.begin_object().member("code", code_name(damage.error.code()));
-  json.key("tensor");
-  fields.names_tensor ? json.value(fields.tensor) : json.null();
-  json.member("begin", damage.begin).member("end", damage.end);
-  json.member("what", fields.what);
-  json.member("message", damage.error.message());
-  json.end_object();
-}
-
-void print_json(Output& output, const Arguments& arguments,
-                const VerifyReport& report) {
-  Json json(output, 2);
-  json.begin_object().member("file", arguments.file);
-  json.member("checked", arguments.quick             ? "structure"
-                         : arguments.pattern.empty() ? "everything"
-                                                     : "some tensors");
-  json.member("sound", report.sound()).member("status", status_of(report));
-  json.member("tensors", report.tensors);
-  json.member("tensors_with_digest", report.tensors_with_digest);
-  json.member("bytes", report.bytes).member("seconds", report.seconds);
-  json.key("damages").begin_array();
-  for (const Damage& damage : report.damages) print_damage(json, damage);
-  json.end_array().end_object();
+// Without the note that it may be a member: the others are verified as well.
+Result<Model> open_one(const std::string& file, const OpenOptions& options) {
+  auto model = Model::open(file, options);
+  if (!model) return with_option_hint(model.error(), file, options);
+  for (const std::string& warning : model->load_report().warnings)
+    warn(fmt::format("{}: {}", printable(file), warning));
+  return model;
 }
 
 // Loads as the options say, with a bar. A stream has none, since it runs while what it
 // loads is verified.
-Result<Model> open_with_bar(const Arguments& arguments) {
+Result<Model> open_with_bar(const Arguments& arguments, const std::string& file) {
   OpenOptions options = arguments.open;
   options.load.threads = arguments.threads;
   if (arguments.quick) options.load.way = LoadWay::map;
@@ -151,11 +57,11 @@ Result<Model> open_with_bar(const Arguments& arguments) {
     options.load.progress = [](std::uint64_t, std::uint64_t) {
       return stop_signal() == 0;
     };
-    return open_model(arguments.file, options);
+    return open_one(file, options);
   }
   ProgressBar bar("loading");
   options.load.progress = bar.callback();
-  return open_model(arguments.file, options);
+  return open_one(file, options);
 }
 
 // Which tensors to look at; nothing: all.
@@ -170,11 +76,6 @@ Result<std::optional<std::vector<std::uint32_t>>> chosen(const Arguments& argume
     if (glob_matches(arguments.pattern, tensor->name()))
       ordinals->push_back(tensor->ordinal());
   }
-  if (ordinals->empty())
-    return Error(Code::not_found,
-                 "no tensor's name matches " + in_quotes(arguments.pattern))
-        .file(arguments.file)
-        .hint("weig ls lists the names");
   return ordinals;
 }
 
@@ -201,17 +102,97 @@ Result<VerifyReport> verify_with_bar(const Arguments& arguments, const Model& mo
   return report;
 }
 
+Result<VerifyReport> verify_file(const Arguments& arguments, FileCheck& check) {
+  const auto model = open_with_bar(arguments, check.file);
+  if (!model) return model.error();
+  check.tensors = model->size();
+  auto report = verify_with_bar(arguments, *model);
+  if (!report) return report;
+  if (auto unchanged = check_unchanged(*model); !unchanged)
+    return std::move(unchanged).error();
+  return report;
+}
+
+// The files of the set that the file is in, or the file; what keeps the set from being
+// opened becomes the set's error. Fails for a folder without one model.
+Result<ModelCheck> files_to_check(const Arguments& arguments) {
+  OpenOptions options = arguments.open;
+  options.validation = Validation::lazy;
+  options.part = Part::metadata;
+  options.load = {};
+  ModelCheck check;
+  const auto set = ModelSet::open(arguments.file, options);
+  std::error_code ignored;
+  if (!set && std::filesystem::is_directory(arguments.file, ignored))
+    return set.error();
+  if (!set) {
+    // One that does not open must not hide what is wrong with the others.
+    const auto files = ModelSet::files_called_alike(arguments.file);
+    if (!files) return files.error();
+    for (const std::string& file : *files) check.files.push_back({.file = file});
+    const auto alone = ModelSet::open_alone(arguments.file, options);
+    check.is_set = files->size() > 1 || (alone && !alone->whole());
+    if (check.is_set) check.set_error = set.error();
+    return check;
+  }
+  check.is_set = set->shard().has_value();
+  for (std::uint32_t m = 0; m < set->member_count(); ++m)
+    check.files.push_back({.file = set->path(m)});
+  return check;
+}
+
+// What no member alone can tell: the set's id, and the source's header.
+Status check_set(const Arguments& arguments) {
+  OpenOptions options = arguments.open;
+  options.part = Part::metadata;
+  options.load = {};
+  const auto set = ModelSet::open(arguments.file, options);
+  if (!set) return set.error();
+  return check_source_header(*set);
+}
+
+bool nothing_matched(const Arguments& arguments, const FileCheck& file) {
+  return arguments.scope() == Scope::some_tensors && file.report &&
+         file.report->tensors == 0;
+}
+
+// Whether what is wrong with the set is what is wrong with one of its files.
+bool is_told(const ModelCheck& check) {
+  return std::ranges::any_of(check.files, [&](const FileCheck& file) {
+    return !file.report && file.report.error().message() == check.set_error->message();
+  });
+}
+
 int run_verify(const Arguments& arguments) {
-  const auto model = open_with_bar(arguments);
-  if (!model) return fail(model.error(), arguments.form);
-  const auto report = verify_with_bar(arguments, *model);
-  if (!report) return fail(report.error(), arguments.form);
-  if (const auto unchanged = check_unchanged(*model); !unchanged)
-    return fail(unchanged.error(), arguments.form);
+  auto check = files_to_check(arguments);
+  if (!check) return fail(check.error(), arguments.form);
   Output output(stdout, "standard output");
-  arguments.form == Form::json ? print_json(output, arguments, *report)
-                               : print_text(output, arguments, *report, model->size());
-  return close_output(output, status_of(*report));
+  for (FileCheck& file : check->files) {
+    file.report = verify_file(arguments, file);
+    if (!file.report && (!check->is_set || stop_signal() != 0))
+      return fail(file.report.error(), arguments.form);
+    if (arguments.form == Form::json || nothing_matched(arguments, file)) continue;
+    file.report ? print_file(output, arguments.scope(), file)
+                : tell("weig: " + file.report.error().message());
+  }
+  if (std::ranges::all_of(check->files, [&](const FileCheck& file) {
+        return nothing_matched(arguments, file);
+      }))
+    return fail(Error(Code::not_found,
+                      "no tensor's name matches " + in_quotes(arguments.pattern))
+                    .file(arguments.file)
+                    .hint("weig ls lists the names"),
+                arguments.form);
+  if (check->is_set && !check->set_error)
+    if (auto whole = check_set(arguments); !whole)
+      check->set_error = std::move(whole).error();
+  if (arguments.form == Form::json)
+    print_json(output, arguments.file, arguments.scope(), *check);
+  else if (check->set_error && !is_told(*check))
+    tell("weig: " + check->set_error->message());
+  else if (check->is_set && !check->set_error)
+    print_set(output, *check);
+  return close_output(output, status_of(*check));
 }
 
 }  // namespace
@@ -220,7 +201,7 @@ Command add_verify(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
       app.add_subcommand("verify", "Check every byte of a file against its digests");
-  add_file(*command, arguments->file);
+  add_model(*command, arguments->file);
   command
       ->add_option("--threads", arguments->threads,
                    "How many threads to use, at most 1024; 0, the\ndefault: one a CPU")
@@ -240,6 +221,7 @@ Command add_verify(CLI::App& app) {
   add_accept_unknown_dtypes(*command, arguments->open);
   add_json(*command, arguments->form);
   command->footer(
+      "Of a set, all members are verified, that none is missing, and the set's id.\n"
       "Exit status: 0 sound; 3 the structure is damaged, or the file was changed\n"
       "meanwhile; 4 data differs from its digest; 5 what this weig does not know: a\n"
       "newer file, or a damaged header; 8 a page could not be read: a mapped file\n"

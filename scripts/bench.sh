@@ -10,14 +10,15 @@
 #
 # Only if named: peers-load, the same model loaded by other packages (an hour and a half,
 # 45 GB; WITH_LLAMA=1 also compiles llama-cpp-python; PEERS names some functions of
-# bench/peers/peer.py, to measure no others), and seven-billion, a model of 13.5
-# GB loaded once in every way (30 GB).
+# bench/peers/peer.py, to measure no others); seven-billion, a model of 13.5
+# GB loaded once in every way (30 GB), and larger, a model of 30 GB walked through in a
+# window (60 GB).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 (($#)) || set -- open peers convert verify load ways steady window
 for part in "$@"; do
   case $part in
-    open|peers|convert|verify|load|ways|steady|window|peers-load|seven-billion) ;;
+    open|peers|convert|verify|load|ways|steady|window|peers-load|seven-billion|larger) ;;
     *) echo "bench: no such part: $part" >&2; exit 64 ;;
   esac
 done
@@ -73,6 +74,16 @@ seven_billion() {
   rm -f "$large".*
 }
 
+larger() {
+  local large=$scratch/large
+  rm -f "$source" "$model"
+  python bench/make_model.py transformer "${LAYERS:-72}" "$large.safetensors"
+  build/release/bin/weig convert "$large.safetensors" -o "$large.weig" >/dev/null
+  rm "$large.safetensors"
+  python bench/larger.py "$large.weig"
+  rm "$large.weig"
+}
+
 peers_load() {
   local lists=(bench/peers/requirements.txt) kinds=(zt pt flashpack tensors npy gguf)
   local peers=$results/peers-venv json=$results/peers.json
@@ -109,6 +120,7 @@ measure() {
             python bench/window.py "$model" "$rounds" ;;
     peers-load) peers_load ;;
     seven-billion) seven_billion ;;
+    larger) larger ;;
   esac
 }
 

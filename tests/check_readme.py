@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs the README's examples, so that they stay true: fenced blocks marked ```sh test,
 # ```cpp test or ```python test, in order, in one folder that starts with a small
-# model.safetensors. Usage: check_readme.py PREFIX COMPILER (an installed weig)
+# model.safetensors; and compiles the C++ of the pages in docs/, each block a scope of its
+# own. Usage: check_readme.py PREFIX COMPILER (an installed weig)
 import json
 import os
 import re
@@ -11,6 +12,17 @@ import sys
 import tempfile
 from pathlib import Path
 
+# What the pages leave to the reader.
+PRELUDE = """\
+#include <weig/weig.h>
+
+void compute(const weig::Model& model, const weig::Group& group);
+void fill(std::span<float> values);
+void upload(const weig::Tensor& tensor);
+
+void example(weig::Model& model) {
+"""
+PAGE_BLOCK = re.compile(r"^```cpp$\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```(sh|cpp|python) test\b.*?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -53,9 +65,27 @@ def command_for(language, code, folder, cxx):
     return ["bash", "-ec", f"{build} && {folder}/example"]
 
 
+def check_pages(docs, folder, cxx, environment):
+    pages = 0
+    for page in sorted(docs.glob("*.md")):
+        blocks = PAGE_BLOCK.findall(page.read_text(encoding="utf-8"))
+        if not blocks:
+            continue
+        pages += 1
+        source = folder / f"{page.stem}.cc"
+        body = "".join(f"{{\n{block}}}\n" for block in blocks)
+        source.write_text(f"{PRELUDE}{body}}}\n")
+        flags = "-Wall -Werror -Wno-unused -Wno-unused-result"
+        build = f"{cxx} -std=c++20 -fsyntax-only {flags} $(pkg-config --cflags weig)"
+        if subprocess.run(["bash", "-c", f"{build} {source}"], env=environment).returncode:
+            sys.exit(f"docs/{page.name}: its C++ does not compile")
+    if pages < 2:
+        sys.exit("docs/ has no C++ any more")
+
+
 def main(prefix, cxx):
-    readme = Path(__file__).resolve().parent.parent / "README.md"
-    blocks = BLOCK.findall(readme.read_text(encoding="utf-8"))
+    root = Path(__file__).resolve().parent.parent
+    blocks = BLOCK.findall((root / "README.md").read_text(encoding="utf-8"))
     if not blocks:
         sys.exit("README.md has no block marked as a test")
 
@@ -72,6 +102,7 @@ def main(prefix, cxx):
             command = command_for(language, code, folder, cxx)
             if subprocess.run(command, cwd=folder, env=environment).returncode:
                 sys.exit(f"README.md: this {language} block fails")
+        check_pages(root / "docs", folder, cxx, environment)
 
 
 if __name__ == "__main__":

@@ -283,6 +283,8 @@ TEST(Convert, a_source_header_of_spaces_cannot_outgrow_its_file) {
   Image image = Image::all_sections();
   const std::uint64_t section = image.section_offset(disk::SectionKind::source);
   image.set(section + 16, std::uint64_t{64} << 20);
+  // The whole of its model, not a member of a set.
+  image.set<std::uint32_t>(image.section_entry(disk::SectionKind::shard), 0x80000000);
   image.reseal();
   const Folder folder;
   write_file(folder.path("m.weig"), image.bytes);

@@ -205,6 +205,12 @@ int renameat2(int from_at, const char* from, int to_at, const char* to,
                 std::string("rename ") + from + ' ' + to);
 }
 
+int rename(const char* from, const char* to) noexcept {
+  if (fails("rename")) return -1;
+  return logged(next<decltype(rename)>("rename")(from, to),
+                std::string("rename ") + from + ' ' + to);
+}
+
 int link(const char* from, const char* to) noexcept {
   if (fails("link")) return -1;
   return logged(next<decltype(link)>("link")(from, to),
@@ -242,12 +248,6 @@ std::size_t fwrite(const void* data, std::size_t size, std::size_t items, FILE* 
   log_write(::fileno(file), data, static_cast<ssize_t>(written * size), offset);
   if (turn == Turn::half_and_dies) ::raise(SIGKILL);
   return written;
-}
-
-int rename(const char* from, const char* to) noexcept {
-  if (fails("rename")) return -1;
-  return logged(next<decltype(rename)>("rename")(from, to),
-                std::string("rename ") + from + ' ' + to);
 }
 
 #endif

@@ -28,6 +28,7 @@ class RecordingSink final : public Sink {
   }
   Status sync() override { return add({Call::sync}); }
   Status publish() override { return add({Call::publish}); }
+  void retract() noexcept override {}
 
  private:
   Status add(Call call) {

@@ -62,6 +62,7 @@ class CountingSink final : public Sink {
     state_.published = status.has_value();
     return status;
   }
+  void retract() noexcept override { state_.published = false; }
 
  private:
   Status step() {

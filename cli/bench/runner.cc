@@ -184,6 +184,7 @@ Result<Subject> subject_of(const Settings& settings) {
   options.part = Part::metadata;
   const auto model = Model::open(settings.file, options);
   if (!model) return with_option_hint(model.error(), settings.file, options);
+  tell_if_member(*model);
   Subject subject;
   subject.file = settings.file;
   subject.format = model->format();

@@ -10,13 +10,13 @@ _weig() {
 
   if ((COMP_CWORD == 1)); then
     mapfile -t COMPREPLY < <(compgen -W \
-      "convert info ls get verify export bench residency warm evict doctor $options
+      "convert info ls get verify export merge bench residency warm evict doctor $options
        --version" -- "$word")
     return
   fi
 
   case $before in
-    --threads | --max-header-bytes | --slice | --groups | --rounds)
+    --threads | --max-header-bytes | --shard-size | --slice | --groups | --rounds)
       # A value that only its user knows; without this, files would be offered.
       compopt +o default +o bashdefault
       return
@@ -41,7 +41,7 @@ _weig() {
   case $command in
     convert)
       options+=' -o --output -f --force --lenient --copy-others --sha256'
-      options+=' --max-header-bytes --json'
+      options+=' --shard-size --max-header-bytes --json'
       ;;
     info | ls)
       options+=' --accept-unsealed --accept-unknown-dtypes --json'
@@ -56,6 +56,9 @@ _weig() {
       ;;
     export)
       options+=' -f --force --json'
+      ;;
+    merge)
+      options+=' -o --output -f --force --json'
       ;;
     warm)
       options+=' --groups --lock --lock-what-fits --huge --threads --json'

@@ -5,7 +5,7 @@ function __weig_in
     __fish_seen_subcommand_from $argv
 end
 
-set -l commands convert info ls get verify export bench residency warm evict doctor
+set -l commands convert info ls get verify export merge bench residency warm evict doctor
 set -l none "not __fish_seen_subcommand_from $commands"
 
 complete -c weig -s h -l help -d 'Explain this'
@@ -16,6 +16,7 @@ complete -c weig -n "$none" -f -a ls -d 'List tensors, one line each'
 complete -c weig -n "$none" -f -a get -d 'Print or write a tensor\'s values'
 complete -c weig -n "$none" -f -a verify -d 'Check every byte against the digests'
 complete -c weig -n "$none" -f -a export -d 'Turn a WEIG file back into safetensors'
+complete -c weig -n "$none" -f -a merge -d 'Make one file of a sharded set again'
 complete -c weig -n "$none" -f -a bench -d 'Measure how fast a file loads here'
 
 complete -c weig -n "$none" -f -a residency -d 'Show how much is in memory'
@@ -24,8 +25,8 @@ complete -c weig -n "$none" -f -a evict -d 'Drop a file from memory'
 complete -c weig -n "$none" -f -a doctor -d 'Say what will slow or break loading'
 
 complete -c weig -n "__weig_in $commands" -l json -d 'Print JSON, errors too'
-complete -c weig -n '__weig_in convert get' -s o -l output -r -F -d 'What to write'
-complete -c weig -n '__weig_in convert get export bench' -s f -l force \
+complete -c weig -n '__weig_in convert get merge' -s o -l output -r -F -d 'What to write'
+complete -c weig -n '__weig_in convert get export merge bench' -s f -l force \
     -d 'Replace the output if it is there already'
 complete -c weig -n '__weig_in info ls get verify bench' -l accept-unsealed \
     -d 'Open minimal files too'
@@ -38,6 +39,8 @@ complete -c weig -n '__weig_in convert' -l copy-others \
     -d 'Copy the other files of a folder'
 complete -c weig -n '__weig_in convert' -l sha256 \
     -d 'Record the SHA-256 of each source file'
+complete -c weig -n '__weig_in convert' -l shard-size -x \
+    -d 'Write a set of files, none larger'
 complete -c weig -n '__weig_in convert' -l max-header-bytes -x \
     -d 'Refuse longer headers of source files'
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// convert: files and folders of other formats into one WEIG file; export_file: back.
+// convert: files and folders of other formats into one WEIG file, or a set of several;
+// export_file: back.
 // Both stream: memory is bounded by buffers and the headers, not by tensors or files.
 #pragma once
 
@@ -11,6 +12,7 @@
 
 #include <weig/error.h>
 #include <weig/model.h>
+#include <weig/model_set.h>
 #include <weig/progress.h>
 #include <weig/view.h>
 #include <weig/writer.h>
@@ -35,17 +37,30 @@ struct ConvertOptions {
   OtherFiles other_files = OtherFiles::leave;
   SourceHash source_hash = SourceHash::none;
   std::uint64_t max_header_bytes = std::uint64_t{1} << 30;
-  Progress progress;
+  // Write a sharded set instead, NAME-00001-of-00005.weig and so on for the target
+  // NAME.weig, none of whose files is larger, but where a single tensor is. Layers stay
+  // in one file where that holds them. At least 1.
+  std::optional<std::uint64_t> shard_bytes = {};
+  Progress progress = nullptr;
+};
+
+// One file of a set that was written.
+struct ConvertedMember {
+  std::string path;
+  std::uint64_t tensors = 0;
+  std::uint64_t file_size = 0;
+  Digest file_id;
 };
 
 struct ConvertReport {
-  std::string output;
+  std::string output;  // of a set, its first member
   std::uint64_t tensors = 0;
   std::uint64_t aliases = 0;        // tensors stored as another name of others' bytes
   std::uint64_t data_bytes = 0;     // of tensors, aliases not counted
   std::uint64_t padding_bytes = 0;  // zeros between and after them
-  std::uint64_t file_size = 0;
-  Digest file_id;
+  std::uint64_t file_size = 0;      // of a set, of all its files
+  Digest file_id;                   // of a set, its id
+  std::vector<ConvertedMember> members;  // of a set
   double seconds = 0;
   bool exact_source = false;             // export gives the source back byte for byte
   std::vector<std::string> sources;      // files read
@@ -60,14 +75,18 @@ struct ConvertReport {
 // for a name that ends in ".weig" already.
 Result<std::string> default_target(std::span<const std::string> sources);
 
-// Converts a safetensors file, a WEIG file (minimal, big-endian or sealed), a folder
-// with a model (one file, or shards with their index), or several files whose tensors
-// have distinct names, into the WEIG file `target` (default_target() if empty; a name
-// inside it if it is a folder). Content decides what a source is.
+// Converts a safetensors file, a WEIG file (minimal, big-endian or sealed; a member of
+// a set stands for all of it), a folder with a model (one file, or shards with their
+// index), or several files whose tensors have distinct names, into the WEIG file
+// `target` (default_target() if empty; a name inside it if it is a folder). Content
+// decides what a source is. What is made of a set is, byte for byte, what would have
+// been made of its source at once.
 //
 // Fails with cannot_open, corrupt, unsupported, exists (also where the target is one of
 // the sources), io, limit, invalid_argument or cancelled; then the target is untouched,
 // or complete where only its folder could not be synced or other files not be copied.
+// Of a set, all files appear or none; a kill while they get their names leaves some,
+// which open as little as any set without all its members.
 Result<ConvertReport> convert(std::span<const std::string> sources,
                               const std::string& target,
                               const ConvertOptions& options = {});
@@ -75,7 +94,9 @@ Result<ConvertReport> convert(std::span<const std::string> sources,
 // Whether the header of the source file, if the file keeps one, can be given back and
 // names its tensors, as export_file() wants it: what verify() does not look at. Fails
 // with corrupt or limit.
+// A member's is its set's: of a Model that is one, nothing is looked at.
 Status check_source_header(const Model& model);
+Status check_source_header(const ModelSet& set);
 
 struct ExportOptions {
   Existing existing = Existing::refuse;
@@ -91,10 +112,11 @@ struct ExportReport {
   std::vector<std::string> warnings;
 };
 
-// Writes the tensors of a WEIG file to a safetensors file: byte for byte the one that
-// it was converted from where it was, a canonical one otherwise. Digests are checked on
-// the way (checksum). What safetensors cannot hold is refused before anything is
-// written (unsupported, naming tensor or key). Fails otherwise as convert() does.
+// Writes the tensors of a WEIG file, or of the set that it is a member of, to a
+// safetensors file: byte for byte the one that it was converted from where it was, a
+// canonical one otherwise. Digests are checked on the way (checksum). What safetensors
+// cannot hold is refused before anything is written (unsupported, naming tensor or
+// key). Fails otherwise as convert() does.
 Result<ExportReport> export_file(const std::string& source, const std::string& target,
                                  const ExportOptions& options = {});
 

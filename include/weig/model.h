@@ -242,6 +242,7 @@ class Model : private View {
 
  private:
   friend class Window;
+  friend class ModelSet;  // which keeps no descriptor of each
   struct Backing;
   Model(View view, std::unique_ptr<Backing> backing);
   Result<std::vector<FileRange>> parts_without(const Parts& wanted) const;

@@ -14,6 +14,7 @@
 #include <weig/memory_use.h>
 #include <weig/metadata.h>
 #include <weig/model.h>
+#include <weig/model_set.h>
 #include <weig/overlay.h>
 #include <weig/page_cache.h>
 #include <weig/parts.h>

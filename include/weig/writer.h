@@ -134,6 +134,19 @@ class Writer {
   // Everything is there: seal, sync, publish. Returns the file's id.
   Result<Digest> finish();
 
+  // finish() in steps, for files that belong together, such as the members of a set.
+  // digests(): all data is there; the digests of all tensors, by ordinal, valid as long
+  // as the Writer. From here on it keeps no buffers.
+  Result<std::span<const Digest>> digests() & WEIG_LIFETIMEBOUND;
+  // Puts other bytes into a section that was given to create(), as many as it has.
+  Status replace_section(const SectionBytes& section);
+  // Seals and syncs: all but the name. Returns the file's id.
+  Result<Digest> seal();
+  // Gives a sealed file its name; retract() takes it away again, if that was not
+  // possible for all.
+  Status publish();
+  void retract() noexcept;
+
   std::uint64_t file_size() const noexcept;
 
  private:

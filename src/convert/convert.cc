@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// convert: from sources to one WEIG file, streaming.
+// convert: from sources to one WEIG file or a set, streaming.
 #include <weig/convert.h>
 
 #include <algorithm>
@@ -10,6 +10,9 @@
 #include <weig/metadata.h>
 
 #include "convert/other_files.h"
+#include "convert/partition.h"
+#include "convert/quantization.h"
+#include "convert/set_output.h"
 #include "convert/sha256.h"
 #include "convert/source_header.h"
 #include "convert/source_section.h"
@@ -119,21 +122,10 @@ class Conversion {
     auto plan = Plan::make(specs_);
     if (!plan) return std::move(plan).error().file(sources_.files[0].file.path());
     plan_ = *std::move(plan);
-    WEIG_TRY_ASSIGN(sections, make_sections());
+    WEIG_TRY(make_sections());
     // Before there is a file and before it gets its name, however little is copied.
     WEIG_TRY(tell(0, plan_.data_bytes()));
-    WEIG_TRY_ASSIGN(writer, Writer::create(target, specs_, plan_,
-                                           {.existing = options_.existing,
-                                            .sections = std::move(sections),
-                                            .permissions = permissions()}));
-    WEIG_TRY(copy_data(writer));
-    WEIG_TRY(check_sources());
-    WEIG_TRY(tell(report.data_bytes, report.data_bytes));
-    report.file_size = writer.file_size();
-    WEIG_TRY_ASSIGN(id, writer.finish());
-    report.file_id = id;
-    report.output = target;
-    report.padding_bytes = plan_.data_bytes() - report.data_bytes;
+    WEIG_TRY(options_.shard_bytes ? write_set(target) : write_file(target));
     for (const SourceFile& source : sources_.files)
       report.sources.push_back(source.file.path());
     report.seconds =
@@ -184,8 +176,8 @@ class Conversion {
     }
   }
 
-  Result<std::vector<SectionBytes>> make_sections() {
-    std::vector<SectionBytes> sections;
+  // Metadata and source, which the first member of a set has for all; quantization.
+  Status make_sections() {
     std::optional<std::string> metadata = sources_.metadata;
     if (options_.source_hash == SourceHash::sha256) {
       WEIG_TRY_ASSIGN(text, with_hashes(metadata));
@@ -193,12 +185,92 @@ class Conversion {
     }
     if (metadata) {
       const Bytes bytes = bytes_of(*metadata);
-      sections.push_back(
+      sections_.push_back(
           {disk::SectionKind::metadata, std::vector(bytes.begin(), bytes.end())});
     }
-    WEIG_TRY(add_source_section(sections, metadata));
-    WEIG_TRY(add_quantization_section(sections));
-    return sections;
+    if (const auto& origin = sources_.origin) {
+      // Specs of a single source, and of a set, are its entries.
+      sections_.push_back(
+          {disk::SectionKind::source,
+           make_source_section(origin->header, origin->file_size, origin->order, specs_,
+                               plan_, metadata)});
+      report.exact_source = true;
+    }
+    WEIG_TRY_ASSIGN(entries, gather_quantization(sources_, specs_, plan_));
+    quantization_ = std::move(entries);
+    return {};
+  }
+
+  OrdinalRun all() const { return {0, static_cast<std::uint32_t>(plan_.size())}; }
+
+  Status write_file(const std::string& target) {
+    std::vector<SectionBytes> sections = std::move(sections_);
+    WEIG_TRY(add_quantization(quantization_, all(), sections));
+    WEIG_TRY_ASSIGN(writer, Writer::create(target, specs_, plan_,
+                                           {.existing = options_.existing,
+                                            .sections = std::move(sections),
+                                            .permissions = permissions()}));
+    const OrdinalRun run = all();
+    WEIG_TRY(copy_data({&writer, 1}, {&run, 1}));
+    WEIG_TRY(before_naming());
+    WEIG_TRY_ASSIGN(id, writer.finish());
+    report.output = target;
+    report.file_size = writer.file_size();
+    report.file_id = id;
+    report.padding_bytes = plan_.data_bytes() - report.data_bytes;
+    return {};
+  }
+
+  Status write_set(const std::string& target) {
+    WEIG_TRY_ASSIGN(output, SetOutput::plan(target, options_.existing, sources_));
+    std::uint64_t first_section_bytes = 0;
+    for (const SectionBytes& section : sections_)
+      first_section_bytes += section.bytes.size();
+    const std::vector<OrdinalRun> together = needed_together(quantization_);
+    const std::vector<OrdinalRun> members = partition(
+        specs_, plan_,
+        {.file_bytes = *options_.shard_bytes,
+         .first_section_bytes = first_section_bytes,
+         .section_bytes_a_tensor = quantization_.empty() ? 0 : sizeof(Quantization),
+         .together = together});
+    WEIG_TRY_ASSIGN(sections, member_sections(members));
+    WEIG_TRY(output.create(specs_, plan_, members, sections, permissions()));
+    WEIG_TRY(copy_data(output.writers(), members));
+    WEIG_TRY(before_naming());
+    WEIG_TRY_ASSIGN(set, output.publish());
+    report.output = output.path(0);
+    report.file_id = set;
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      const std::uint64_t size = output.writers()[m].file_size();
+      report.members.push_back(
+          {output.path(m), members[m].count, size, output.file_id(m)});
+      report.file_size += size;
+    }
+    report.padding_bytes = output.data_bytes() - report.data_bytes;
+    return {};
+  }
+
+  // By member. The set's id is not known yet.
+  Result<std::vector<std::vector<SectionBytes>>> member_sections(
+      std::span<const OrdinalRun> members) {
+    std::vector<std::vector<SectionBytes>> all(members.size());
+    for (std::uint32_t m = 0; m < members.size(); ++m) {
+      if (m == 0) all[m] = std::move(sections_);
+      WEIG_TRY(add_quantization(quantization_, members[m], all[m]));
+      all[m].push_back(
+          shard_section({.set_low = 0,
+                         .set_high = 0,
+                         .index = m,
+                         .count = static_cast<std::uint32_t>(members.size()),
+                         .tensors = plan_.size()}));
+    }
+    return all;
+  }
+
+  // All data is written.
+  Status before_naming() const {
+    WEIG_TRY(check_sources());
+    return tell(report.data_bytes, report.data_bytes);
   }
 
   // The metadata with the SHA-256 of each source file.
@@ -224,120 +296,43 @@ class Conversion {
     return metadata.text();
   }
 
-  Status add_source_section(std::vector<SectionBytes>& sections,
-                            const std::optional<std::string>& metadata) {
-    if (sources_.files.size() != 1 || sources_.files[0].header.empty()) return {};
-    const SourceFile& source = sources_.files[0];
-    // Specs of a single source are its entries.
-    sections.push_back(
-        {disk::SectionKind::source,
-         make_source_section(source.header, source.header_file_size,
-                             source.header_order, specs_, plan_, metadata)});
-    report.exact_source = true;
-    return {};
-  }
-
-  // Where entries of the sources' manifests are in the new table.
-  std::vector<std::vector<std::uint32_t>> new_ordinals() const {
-    std::vector<std::vector<std::uint32_t>> ordinals;
-    ordinals.reserve(sources_.files.size());
-    for (const SourceFile& source : sources_.files)
-      ordinals.emplace_back(source.manifest.entries().size(), disk::kNone);
-    for (std::uint32_t ordinal = 0; ordinal < plan_.size(); ++ordinal) {
-      const SourceTensor& tensor = sources_.tensors[plan_.order()[ordinal]];
-      ordinals[tensor.file][tensor.entry] = ordinal;
-    }
-    return ordinals;
-  }
-
-  // Makes the entry's ordinals those of the new table; `ordinals` are of its file.
-  static Status move(Quantization& q, std::span<const std::uint32_t> ordinals) {
-    for (std::uint32_t* field : {&q.scale, &q.zero_point, &q.scale2}) {
-      const std::uint32_t old = *field;
-      if (old >= ordinals.size()) continue;  // none
-      *field = ordinals[old];
-      if (*field == disk::kNone)
-        return Error(Code::unsupported, "its quantization needs a tensor left out");
-      // What other schemes mean by their numbers is not known.
-      if (q.scheme != 1 && *field != old)
-        return Error(Code::unsupported,
-                     "its quantization scheme is not known, and its table changes")
-            .found("scheme " + std::to_string(q.scheme));
-    }
-    return {};
-  }
-
-  Status add_quantization_section(std::vector<SectionBytes>& sections) {
-    if (std::ranges::all_of(sources_.files, [](const SourceFile& source) {
-          return source.quantization.empty();
-        }))
-      return {};
-    std::vector<Quantization> entries;
-    const auto ordinals = new_ordinals();
-    for (std::size_t f = 0; f < sources_.files.size(); ++f)
-      for (Quantization q : sources_.files[f].quantization) {
-        if (q.tensor >= ordinals[f].size()) continue;  // the file changed meanwhile
-        q.tensor = ordinals[f][q.tensor];
-        if (q.tensor == disk::kNone) continue;  // an index leaves it out
-        if (auto status = move(q, ordinals[f]); !status)
-          return std::move(status)
-              .error()
-              .file(sources_.files[f].file.path())
-              .tensor(specs_[plan_.order()[q.tensor]].name);
-        entries.push_back(q);
-      }
-    if (entries.empty()) return {};
-    std::ranges::sort(entries, {}, &Quantization::tensor);
-    std::vector<std::byte> bytes(8 + entries.size() * sizeof(Quantization));
-    store(bytes.data(), static_cast<std::uint32_t>(entries.size()));
-    std::byte* at = bytes.data() + 8;
-    for (const Quantization& q : entries)
-      for (const std::uint32_t field : {q.tensor, q.scheme, q.axis, q.block, q.scale,
-                                        q.zero_point, q.scale2, q.zero}) {
-        store(at, field);
-        at += sizeof field;
-      }
-    sections.push_back({disk::SectionKind::quantization, std::move(bytes)});
-    return {};
-  }
-
-  Status copy_data(Writer& writer) {
-    std::vector<SourceReader> readers;
-    readers.reserve(sources_.files.size());
-    for (const SourceFile& source : sources_.files) readers.emplace_back(source.file);
-    std::uint64_t total = 0;
+  // Each writer gets the tensors of its run; the runs are all of the plan, in order.
+  Status copy_data(std::span<Writer> writers, std::span<const OrdinalRun> runs) {
     for (std::uint32_t ordinal = 0; ordinal < plan_.size(); ++ordinal) {
       report.aliases += plan_.is_alias(ordinal) ? 1 : 0;
-      total += plan_.is_alias(ordinal) ? 0 : plan_.byte_count(ordinal);
+      report.data_bytes += plan_.is_alias(ordinal) ? 0 : plan_.byte_count(ordinal);
     }
     report.tensors = plan_.size();
-    report.data_bytes = total;
-    std::uint64_t done = 0;
-    std::uint64_t told = 0;
-    Hasher hasher;
-    for (std::uint32_t ordinal = 0; ordinal < plan_.size(); ++ordinal) {
-      if (plan_.is_alias(ordinal)) continue;
-      const SourceTensor& tensor = sources_.tensors[plan_.order()[ordinal]];
-      const SourceFile& source = sources_.files[tensor.file];
-      const Manifest::Entry& e = entry(tensor);
-      const std::uint32_t unit =
-          source.manifest.big_endian ? dtype_info(e.dtype)->swap_unit : 1;
-      for (std::uint64_t at = 0; at < e.size;) {
-        WEIG_TRY_ASSIGN(room, writer.space());
-        const MutableBytes bytes = room;  // ends on a multiple of 64 or with the tensor
-        WEIG_TRY(readers[tensor.file].read(e.begin + at, bytes));
-        swap_in_place(bytes, unit);
-        if (!source.digests.empty()) hasher.update(bytes);
-        WEIG_TRY(writer.advance(bytes.size()));
-        at += bytes.size();
-        done += bytes.size();
-        if (done - told < kWindow && done < total) continue;
-        told = done;
-        WEIG_TRY(tell(done, total));
-      }
-      WEIG_TRY(check_digest(source, tensor.entry, hasher));
+    for (const SourceFile& source : sources_.files) readers_.emplace_back(source.file);
+    for (std::size_t w = 0; w < writers.size(); ++w) {
+      for (std::uint32_t ordinal = runs[w].first; ordinal < runs[w].end(); ++ordinal)
+        if (!plan_.is_alias(ordinal)) WEIG_TRY(copy_tensor(ordinal, writers[w]));
+      // Nothing more comes: its buffers are free for the next.
+      WEIG_TRY(writers[w].digests());
     }
     return {};
+  }
+
+  Status copy_tensor(std::uint32_t ordinal, Writer& writer) {
+    const SourceTensor& tensor = sources_.tensors[plan_.order()[ordinal]];
+    const SourceFile& source = sources_.files[tensor.file];
+    const Manifest::Entry& e = entry(tensor);
+    const std::uint32_t unit =
+        source.manifest.big_endian ? dtype_info(e.dtype)->swap_unit : 1;
+    for (std::uint64_t at = 0; at < e.size;) {
+      WEIG_TRY_ASSIGN(room, writer.space());
+      const MutableBytes bytes = room;  // ends on a multiple of 64 or with the tensor
+      WEIG_TRY(readers_[tensor.file].read(e.begin + at, bytes));
+      swap_in_place(bytes, unit);
+      if (!source.digests.empty()) hasher_.update(bytes);
+      WEIG_TRY(writer.advance(bytes.size()));
+      at += bytes.size();
+      done_ += bytes.size();
+      if (done_ - told_ < kWindow && done_ < report.data_bytes) continue;
+      told_ = done_;
+      WEIG_TRY(tell(done_, report.data_bytes));
+    }
+    return check_digest(source, tensor.entry, hasher_);
   }
 
   // Half of a file and half of what somebody wrote over it are no model.
@@ -369,6 +364,12 @@ class Conversion {
   const ConvertOptions& options_;
   std::vector<TensorSpec> specs_;
   Plan plan_;
+  std::vector<SectionBytes> sections_;
+  std::vector<Quantization> quantization_;
+  std::vector<SourceReader> readers_;  // by file
+  Hasher hasher_;
+  std::uint64_t done_ = 0;  // bytes copied, and how many of them were told
+  std::uint64_t told_ = 0;
 };
 
 }  // namespace
@@ -388,8 +389,13 @@ Result<ConvertReport> convert(std::span<const std::string> sources,
                               const ConvertOptions& options) {
   WEIG_TRY_ASSIGN(opened, open_sources(sources, options));
   WEIG_TRY_ASSIGN(path, choose_target(sources, target, opened));
-  if (options.existing == Existing::refuse && os::is_file(path))
+  if (options.shard_bytes) {
+    if (*options.shard_bytes == 0)
+      return Error(Code::invalid_argument, "members of a set cannot have 0 bytes");
+    WEIG_TRY(SetOutput::plan(path, options.existing, opened));  // before all is hashed
+  } else if (options.existing == Existing::refuse && os::is_file(path)) {
     return Error(Code::exists, "the output exists already").file(path);
+  }
   std::vector<std::string> warnings = opened.warnings;
   for (const SourceFile& source : opened.files)
     for (const std::string& warning : source.manifest.warnings)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// export_file: from a WEIG file to safetensors, streaming.
+// export_file: from a WEIG file or a set to safetensors, streaming.
 #include <weig/convert.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include <weig/metadata.h>
 #include <weig/model.h>
+#include <weig/model_set.h>
 
 #include "convert/source_header.h"
 #include "core/digest.h"
@@ -28,10 +29,12 @@ struct Target {
   bool exact = false;
 };
 
-Result<std::optional<Target>> original_target(const Model& model) {
-  WEIG_TRY_ASSIGN(header, restore_source_header(model.view()));
+// Of a View or a ModelSet.
+template <typename Tensors>
+Result<std::optional<Target>> original_target(const Tensors& tensors) {
+  WEIG_TRY_ASSIGN(header, restore_source_header(tensors));
   if (!header) return std::optional<Target>();
-  WEIG_TRY_ASSIGN(order, source_order(model.view(), *header));
+  WEIG_TRY_ASSIGN(order, source_order(tensors, *header));
   return std::optional(Target{
       .header = std::move(*header), .ordinals = std::move(order), .exact = true});
 }
@@ -54,7 +57,7 @@ Status check_representable(const Tensor& tensor) {
 }
 
 // The metadata as safetensors can hold it, without what convert() added.
-Result<std::optional<std::string>> plain_metadata(const Model& model) {
+Result<std::optional<std::string>> plain_metadata(const ModelSet& model) {
   WEIG_TRY_ASSIGN(text, model.metadata_text());
   if (!text) return std::optional<std::string>();
   WEIG_TRY_ASSIGN(metadata, model.metadata());
@@ -72,7 +75,23 @@ Result<std::optional<std::string>> plain_metadata(const Model& model) {
   return std::optional(plain.text());
 }
 
-Result<Target> canonical_target(const Model& model,
+// Sections that safetensors has no place for; which member a file is, it need not have.
+void warn_of_sections(const ModelSet& set, std::vector<std::string>& warnings) {
+  std::vector<disk::SectionKind> kinds;
+  for (std::uint32_t m = 0; m < set.member_count(); ++m)
+    for (const disk::SectionKind kind : set.member(m)->section_kinds())
+      if (kind >= disk::SectionKind::quantization && kind != disk::SectionKind::shard)
+        kinds.push_back(kind);
+  std::ranges::sort(kinds);
+  kinds.erase(std::ranges::unique(kinds).begin(), kinds.end());
+  for (const disk::SectionKind kind : kinds)
+    warnings.push_back(
+        "left out, since safetensors has no place for it: section " +
+        std::to_string(static_cast<std::uint32_t>(kind)) +
+        (kind == disk::SectionKind::quantization ? ", quantization" : ""));
+}
+
+Result<Target> canonical_target(const ModelSet& set,
                                 std::vector<std::string>& warnings) {
   struct Item {
     std::string_view name;
@@ -81,33 +100,27 @@ Result<Target> canonical_target(const Model& model,
   };
   std::vector<Item> items;
   std::uint64_t copies = 0;
-  for (const Result<Tensor>& tensor : model.tensors()) {
-    if (!tensor) return tensor.error();
-    WEIG_TRY(check_representable(*tensor));
-    WEIG_TRY_ASSIGN(owner, model.owner(tensor->ordinal()));
-    copies += owner != tensor->ordinal() ? 1 : 0;
-    items.push_back(
-        {tensor->name(), safetensors_type_order(tensor->dtype()), tensor->ordinal()});
+  for (std::uint64_t i = 0; i < set.size(); ++i) {
+    WEIG_TRY_ASSIGN(tensor, set[i]);
+    WEIG_TRY(check_representable(tensor));
+    WEIG_TRY_ASSIGN(owner, set.member(set.member_of(i))->owner(tensor.ordinal()));
+    copies += owner != tensor.ordinal() ? 1 : 0;
+    items.push_back({tensor.name(), safetensors_type_order(tensor.dtype()),
+                     static_cast<std::uint32_t>(i)});
   }
   if (copies > 0)
     warnings.push_back("written again, since safetensors cannot share bytes: " +
                        std::to_string(copies) + (copies == 1 ? " tensor" : " tensors"));
-  for (const disk::SectionKind kind : model.section_kinds())
-    if (kind >= disk::SectionKind::quantization)
-      warnings.push_back("left out, since safetensors has no place for it: section " +
-                         std::to_string(static_cast<std::uint32_t>(kind)) +
-                         (kind == disk::SectionKind::quantization ? ", quantization"
-                          : kind == disk::SectionKind::shard      ? ", shard"
-                                                                  : ""));
+  warn_of_sections(set, warnings);
   std::ranges::sort(items, [](const Item& a, const Item& b) {
     return a.type_order != b.type_order ? a.type_order < b.type_order : a.name < b.name;
   });
-  WEIG_TRY_ASSIGN(metadata, plain_metadata(model));
+  WEIG_TRY_ASSIGN(metadata, plain_metadata(set));
   SafetensorsHeader header(metadata ? std::optional<std::string_view>(*metadata)
                                     : std::nullopt);
   Target target;
   for (const Item& item : items) {
-    WEIG_TRY_ASSIGN(tensor, model[item.ordinal]);
+    WEIG_TRY_ASSIGN(tensor, set[item.ordinal]);
     header.add(tensor.name(), tensor.dtype(), tensor.shape(), tensor.byte_count());
     target.ordinals.push_back(item.ordinal);
   }
@@ -124,6 +137,7 @@ constexpr std::uint64_t kMostTimes = 64;
 // the process and leaves it behind.
 struct Item {
   std::string name;
+  std::uint32_t file = 0;  // the member
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
   std::optional<Digest> digest;
@@ -142,14 +156,17 @@ void copy_little(const Item& item, std::uint64_t from, MutableBytes out) {
     out[i] = item.elements[(from + i) ^ (item.unit - 1)];
 }
 
-Result<std::vector<Item>> items_of(const Model& model, const Target& target) {
+Result<std::vector<Item>> items_of(const ModelSet& set, const Target& target) {
   std::vector<Item> items;
   items.reserve(target.ordinals.size());
-  const bool big_endian = model.format() == FileFormat::weig_big_endian;
   for (const std::uint32_t ordinal : target.ordinals) {
-    WEIG_TRY_ASSIGN(tensor, model[ordinal]);
-    WEIG_TRY_ASSIGN(digest, model.digest(ordinal));
+    const std::uint32_t m = set.member_of(ordinal);
+    const Model& model = *set.member(m);
+    const bool big_endian = model.format() == FileFormat::weig_big_endian;
+    WEIG_TRY_ASSIGN(tensor, set[ordinal]);
+    WEIG_TRY_ASSIGN(digest, model.digest(tensor.ordinal()));
     items.push_back({.name = std::string(tensor.name()),
+                     .file = m,
                      .offset = tensor.data_offset(),
                      .size = tensor.byte_count(),
                      .digest = digest,
@@ -159,13 +176,38 @@ Result<std::vector<Item>> items_of(const Model& model, const Target& target) {
   return items;
 }
 
+// The files of a set, to be read from, and as they were before anything was.
+struct OpenFile {
+  os::InputFile file;
+  os::FileStamp opened;
+};
+
+Result<std::vector<OpenFile>> open_files(const ModelSet& set) {
+  std::vector<OpenFile> files;
+  for (std::uint32_t m = 0; m < set.member_count(); ++m) {
+    WEIG_TRY_ASSIGN(file, os::InputFile::open(set.path(m)));
+    const os::FileStamp opened = file.stamp();
+    file.expect_sequential();
+    WEIG_TRY_ASSIGN(change, set.member(m)->changed());
+    if (change == FileChange::modified)
+      return Error(Code::corrupt, "the file was changed while it was read")
+          .file(set.path(m));
+    if (change != FileChange::none)
+      return Error(Code::io, "the file was replaced while it was opened")
+          .file(set.path(m));
+    files.push_back({std::move(file), opened});
+  }
+  return files;
+}
+
 // Streams the tensors, each checked against its digest. What is hashed is the copy that
 // is written, read from the file and not through the mapping: whatever somebody does to
 // the file meanwhile is an error.
-Status write_tensors(const std::vector<Item>& items, const os::InputFile& file,
+Status write_tensors(const std::vector<Item>& items, const std::vector<OpenFile>& files,
                      std::uint64_t total, const Progress& progress, PieceWriter& out) {
   Hasher hasher;
   for (const Item& item : items) {
+    const os::InputFile& file = files[item.file].file;
     hasher.reset();
     for (std::uint64_t at = 0; at < item.size;) {
       WEIG_TRY_ASSIGN(room, out.space());
@@ -184,6 +226,7 @@ Status write_tensors(const std::vector<Item>& items, const os::InputFile& file,
     }
     if (item.digest && *item.digest != hasher.digest())
       return Error(Code::checksum, "the bytes differ from their digest")
+          .file(file.path())
           .tensor(item.name)
           .at(item.offset)
           .found(to_hex(hasher.digest()))
@@ -192,42 +235,59 @@ Status write_tensors(const std::vector<Item>& items, const os::InputFile& file,
   return {};
 }
 
-// `opened`: of the file, before anything of it was looked at.
-Result<ExportReport> export_model(const Model& model, const os::InputFile& file,
-                                  const os::FileStamp& opened, const std::string& path,
-                                  const ExportOptions& options) {
+// The files together, and what all of them let others do.
+std::uint64_t bytes_in(const std::vector<OpenFile>& files) {
+  std::uint64_t bytes = 0;
+  for (const OpenFile& one : files) bytes += one.file.size();
+  return bytes;
+}
+std::uint32_t permissions_of(const std::vector<OpenFile>& files) {
+  std::uint32_t all = 0666;
+  for (const OpenFile& one : files) all &= as_private_as(one.file.permissions());
+  return all;
+}
+
+Status check_unchanged(const std::vector<OpenFile>& files) {
+  for (const OpenFile& one : files)
+    if (one.file.stamp().differs_from(one.opened))
+      return Error(Code::corrupt, "the file was changed while it was read")
+          .file(one.file.path());
+  return {};
+}
+
+Result<ExportReport> export_set(const ModelSet& set, const std::vector<OpenFile>& files,
+                                const std::string& path, const ExportOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  WEIG_TRY(check_name_bytes(model.view()));
+  for (std::uint32_t m = 0; m < set.member_count(); ++m)
+    WEIG_TRY(check_name_bytes(set.member(m)->view()));
   ExportReport report;
   report.output = path;
-  WEIG_TRY_ASSIGN(original, original_target(model));
+  WEIG_TRY_ASSIGN(original, original_target(set));
   if (!original) {
-    WEIG_TRY_ASSIGN(canonical, canonical_target(model, report.warnings));
+    WEIG_TRY_ASSIGN(canonical, canonical_target(set, report.warnings));
     original = std::move(canonical);
   }
   const Target& target = *original;
-  WEIG_TRY_ASSIGN(items, items_of(model, target));
+  WEIG_TRY_ASSIGN(items, items_of(set, target));
   std::uint64_t total = target.header.size();
   for (const Item& item : items) total += item.size;
-  if (total / kMostTimes > file.size())
+  if (total / kMostTimes > bytes_in(files))
     return Error(Code::limit,
                  "tensors that share bytes would be written again and again")
         .found(std::to_string(total) + " bytes")
         .expected("at most " + std::to_string(kMostTimes) + " times the file's " +
-                  std::to_string(file.size()));
-  report.tensors = model.size();
+                  std::to_string(bytes_in(files)));
+  report.tensors = set.size();
   // Before there is a file.
   if (!goes_on(options.progress, 0, total))
     return Error(Code::cancelled, "export was stopped");
-  WEIG_TRY_ASSIGN(sink,
-                  file_sink(path, options.existing, as_private_as(file.permissions())));
+  WEIG_TRY_ASSIGN(sink, file_sink(path, options.existing, permissions_of(files)));
   WEIG_TRY(sink->reserve(total));
   PieceWriter out(*sink, 0);
   WEIG_TRY(out.append(bytes_of(target.header)));
-  WEIG_TRY(write_tensors(items, file, total, options.progress, out));
+  WEIG_TRY(write_tensors(items, files, total, options.progress, out));
   WEIG_TRY(out.finish());
-  if (file.stamp().differs_from(opened))
-    return Error(Code::corrupt, "the file was changed while it was read");
+  WEIG_TRY(check_unchanged(files));
   WEIG_TRY(sink->sync());
   WEIG_TRY(sink->publish());
   report.file_size = total;
@@ -237,35 +297,37 @@ Result<ExportReport> export_model(const Model& model, const os::InputFile& file,
   return report;
 }
 
+// Whose header we cannot give back may be whole all the same.
+template <typename Tensors>
+Status check_original(const Tensors& tensors, const std::string& path) {
+  auto target = original_target(tensors);
+  if (target || target.error().code() == Code::unsupported) return {};
+  return std::move(target).error().file(path);
+}
+
 }  // namespace
 
 Status check_source_header(const Model& model) {
   WEIG_TRY_ASSIGN(shard, model.shard());
   if (shard && shard->count > 1) return {};  // it is the whole set's
-  if (auto target = original_target(model); !target) {
-    Error why = std::move(target).error();
-    // Whose header we cannot give back may be whole all the same.
-    if (why.code() != Code::unsupported) return std::move(why).file(model.path());
-  }
-  return {};
+  return check_original(model.view(), model.path());
+}
+
+Status check_source_header(const ModelSet& set) {
+  return check_original(set, set.path(0));
 }
 
 Result<ExportReport> export_file(const std::string& source, const std::string& target,
                                  const ExportOptions& options) {
-  WEIG_TRY_ASSIGN(file, os::InputFile::open(source));
-  const os::FileStamp opened = file.stamp();
-  file.expect_sequential();
-  WEIG_TRY_ASSIGN(model, Model::open(source, {.unsealed = Unsealed::accept}));
-  WEIG_TRY_ASSIGN(source_id, os::file_id(source));
-  if (source_id != file.id())
-    return Error(Code::io, "the file was replaced while it was opened").file(source);
-  if (const auto id = os::file_id(target)) {
-    if (*id == source_id)
-      return Error(Code::exists, "the output is the source").file(target);
-  }
-  auto report = export_model(model, file, opened, target, options);
+  WEIG_TRY_ASSIGN(set, ModelSet::open(source, {.unsealed = Unsealed::accept}));
+  WEIG_TRY_ASSIGN(files, open_files(set));
+  if (const auto id = os::file_id(target))
+    for (const OpenFile& one : files)
+      if (*id == one.file.id())
+        return Error(Code::exists, "the output is the source").file(target);
+  auto report = export_set(set, files, target, options);
   if (!report && report.error().fields().file.empty())
-    return std::move(report).error().file(source);
+    return std::move(report).error().file(set.path(0));
   return report;
 }
 

@@ -50,21 +50,6 @@ std::string some_of(const std::vector<std::string>& names) {
   return out;
 }
 
-// Names of folders end in a slash.
-Result<std::vector<std::string>> names_in(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(folder, error), end;
-       !error && entry != end; entry.increment(error))
-    names.push_back(entry->path().filename().string() +
-                    (entry->is_directory(error) ? "/" : ""));
-  if (error)
-    return os::system_error(Code::cannot_open, "read the folder", error.value())
-        .file(folder);
-  std::ranges::sort(names);
-  return names;
-}
-
 std::vector<std::string> ending_in(const std::vector<std::string>& names,
                                    std::string_view suffix) {
   std::vector<std::string> found;
@@ -271,8 +256,8 @@ Result<Sources> open_indexed(const std::string& folder, const std::string& index
   }
   WEIG_TRY(choose_tensors(index, sources));
   WEIG_TRY(merge_metadata(sources));
-  // One file, or a choice of several: in no case the one file that could be given back.
-  for (SourceFile& source : sources.files) source.header.clear();
+  // One file, or a choice of several: in no case the one file that could be given back,
+  // so that there is no origin.
   return sources;
 }
 
@@ -326,7 +311,7 @@ bool is_read(const std::string& path, const std::vector<std::string>& sources) {
 }  // namespace
 
 Result<Sources> open_folder(const std::string& folder, const ConvertOptions& options) {
-  WEIG_TRY_ASSIGN(names, names_in(folder));
+  WEIG_TRY_ASSIGN(names, os::names_in(folder));
   const auto indexes = ending_in(names, kIndexSuffix);
   Sources sources;
   if (indexes.size() > 1)

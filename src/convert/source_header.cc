@@ -34,9 +34,19 @@ Result<Manifest> parse_source_header(std::string_view header, std::uint64_t file
   return read_safetensors(padded, length, file_size, options);
 }
 
-}  // namespace
+Result<std::optional<std::uint64_t>> ordinal_named(const View& view,
+                                                   std::string_view name) {
+  WEIG_TRY_ASSIGN(tensor, view.find(name));
+  return tensor ? std::optional<std::uint64_t>(tensor->ordinal()) : std::nullopt;
+}
+Result<std::optional<std::uint64_t>> ordinal_named(const ModelSet& set,
+                                                   std::string_view name) {
+  return set.find_ordinal(name);
+}
 
-Result<std::optional<std::string>> restore_source_header(const View& view) {
+// Of a View or a ModelSet, whose ordinals are those of the section.
+template <typename Tensors>
+Result<std::optional<std::string>> restore(const Tensors& view) {
   WEIG_TRY_ASSIGN(source, view.source());
   if (!source) return std::optional<std::string>();
   if (source->format != SourceHeader::Format::safetensors)
@@ -92,8 +102,9 @@ Result<std::optional<std::string>> restore_source_header(const View& view) {
   return std::optional<std::string>(std::move(header));
 }
 
-Result<std::vector<std::uint32_t>> source_order(const View& view,
-                                                std::string_view header) {
+template <typename Tensors>
+Result<std::vector<std::uint32_t>> order_of(const Tensors& view,
+                                            std::string_view header) {
   WEIG_TRY_ASSIGN(source, view.source());
   WEIG_TRY_ASSIGN(manifest, parse_source_header(header, source->file_size));
   if (!manifest.covers_file)
@@ -106,19 +117,38 @@ Result<std::vector<std::uint32_t>> source_order(const View& view,
   std::vector<std::uint32_t> order;
   order.reserve(manifest.entries().size());
   for (const Manifest::Entry& entry : manifest.entries()) {
-    WEIG_TRY_ASSIGN(tensor, view.find(manifest.name(entry)));
-    if (!tensor)
+    WEIG_TRY_ASSIGN(ordinal, ordinal_named(view, manifest.name(entry)));
+    if (!ordinal)
       return Error(Code::corrupt,
                    "the source section names a tensor that the file does not have")
           .tensor(manifest.name(entry));
-    if (tensor->dtype() != entry.dtype ||
-        !std::ranges::equal(tensor->shape(), manifest.shape(entry)))
+    WEIG_TRY_ASSIGN(tensor, view[*ordinal]);
+    if (tensor.dtype() != entry.dtype ||
+        !std::ranges::equal(tensor.shape(), manifest.shape(entry)))
       return Error(Code::corrupt,
                    "the source section disagrees with the tensor's type or shape")
-          .tensor(tensor->name());
-    order.push_back(tensor->ordinal());
+          .tensor(tensor.name());
+    order.push_back(static_cast<std::uint32_t>(*ordinal));
   }
   return order;
+}
+
+}  // namespace
+
+Result<std::optional<std::string>> restore_source_header(const View& view) {
+  return restore(view);
+}
+Result<std::optional<std::string>> restore_source_header(const ModelSet& set) {
+  return restore(set);
+}
+
+Result<std::vector<std::uint32_t>> source_order(const View& view,
+                                                std::string_view header) {
+  return order_of(view, header);
+}
+Result<std::vector<std::uint32_t>> source_order(const ModelSet& set,
+                                                std::string_view header) {
+  return order_of(set, header);
 }
 
 }  // namespace weig

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include <weig/model_set.h>
 #include <weig/view.h>
 
 namespace weig {
@@ -15,11 +16,15 @@ namespace weig {
 // The header that a WEIG file keeps, checked against its digest; nothing where it keeps
 // none. Fails with corrupt, and with unsupported for formats other than safetensors.
 Result<std::optional<std::string>> restore_source_header(const View& view);
+// That of a set, in its first member.
+Result<std::optional<std::string>> restore_source_header(const ModelSet& set);
 
-// The tensors that such a header names, as ordinals of `view`, in order of their data
-// in the source file. Fails with corrupt unless header and file have the same tensors,
-// of the same types and shapes, and they are the whole source file.
+// The tensors that such a header names, as ordinals of `view` or of the set, in order
+// of their data in the source file. Fails with corrupt unless header and file have the
+// same tensors, of the same types and shapes, and they are the whole source file.
 Result<std::vector<std::uint32_t>> source_order(const View& view,
+                                                std::string_view header);
+Result<std::vector<std::uint32_t>> source_order(const ModelSet& set,
                                                 std::string_view header);
 
 // Metadata that convert() adds: "weig.source.sha256", or with ".FILE" for each of

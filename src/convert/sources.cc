@@ -8,6 +8,7 @@
 
 #include <weig/metadata.h>
 #include <weig/model.h>
+#include <weig/model_set.h>
 
 #include "convert/source_header.h"
 #include "core/digest.h"
@@ -16,6 +17,8 @@
 #include "formats/big_endian.h"
 #include "formats/safetensors.h"
 #include "formats/sniff.h"
+#include "store/backing.h"
+#include "store/set_members.h"
 
 namespace weig {
 namespace {
@@ -45,38 +48,38 @@ Status read_safetensors_source(SourceFile& source, Bytes first,
                                   .max_header_bytes = options.max_header_bytes};
   const std::uint64_t file_size = source.file.size();
   WEIG_TRY_ASSIGN(length, safetensors_json_bytes(first, file_size, limits));
-  source.header.resize(8 + length + kJsonPadding);
-  const auto bytes = std::as_writable_bytes(std::span(source.header));
+  Origin origin;
+  origin.file_size = file_size;
+  origin.header.resize(8 + length + kJsonPadding);
+  const auto bytes = std::as_writable_bytes(std::span(origin.header));
   WEIG_TRY(source.file.read(0, bytes.first(8 + length)));
   WEIG_TRY_ASSIGN(manifest,
                   read_safetensors(bytes.subspan(8), length, file_size, limits));
   WEIG_TRY(drop_own_keys(manifest));
-  source.header.resize(manifest.covers_file ? 8 + length : 0);
-  source.header_file_size = file_size;
   source.manifest = std::move(manifest);
-  source.header_order.resize(source.manifest.entries().size());
-  std::iota(source.header_order.begin(), source.header_order.end(), 0);
+  if (!source.manifest.covers_file) return {};
+  origin.header.resize(8 + length);
+  origin.order.resize(source.manifest.entries().size());
+  std::iota(origin.order.begin(), origin.order.end(), 0);
+  source.origin = std::move(origin);
   return {};
 }
 
-// The header that a WEIG file keeps goes along into the new one.
-Status keep_source_header(SourceFile& source, const Model& model, std::string header) {
+// The header that a WEIG file or a set keeps goes along into what is made of it.
+template <typename Tensors>
+Result<std::optional<Origin>> kept_origin(const Tensors& tensors) {
+  WEIG_TRY_ASSIGN(header, restore_source_header(tensors));
+  if (!header) return std::optional<Origin>();
   // Sealed files' ordinals are entries of the manifest.
-  WEIG_TRY_ASSIGN(order, source_order(model.view(), header));
-  WEIG_TRY_ASSIGN(origin, model.source());
-  source.header_order = std::move(order);
-  source.header = std::move(header);
-  source.header_file_size = origin->file_size;
-  return {};
+  WEIG_TRY_ASSIGN(order, source_order(tensors, *header));
+  WEIG_TRY_ASSIGN(source, tensors.source());
+  return std::optional(Origin{.header = *std::move(header),
+                              .file_size = source->file_size,
+                              .order = std::move(order)});
 }
 
-// A WEIG file, to be written anew: sealed, swapped, in canonical order.
-Status read_weig_source(SourceFile& source) {
-  WEIG_TRY_ASSIGN(model, Model::open(source.file.path(), {.unsealed = Unsealed::accept,
-                                                          .part = Part::metadata}));
-  WEIG_TRY_ASSIGN(id, os::file_id(source.file.path()));
-  if (id != source.file.id())
-    return Error(Code::io, "the file was replaced while it was opened");
+// What a WEIG file holds, to be written anew: sealed, swapped, in canonical order.
+Status read_weig_tensors(SourceFile& source, const Model& model) {
   WEIG_TRY_ASSIGN(manifest, manifest_of(model.view()));
   // It goes into the new file as it is, which nobody could read if it is broken.
   if (manifest.metadata)
@@ -95,19 +98,59 @@ Status read_weig_source(SourceFile& source) {
     if (!digest) break;
     source.digests.push_back(*digest);
   }
-  WEIG_TRY_ASSIGN(shard, model.shard());
-  if (shard && shard->count > 1)
-    return Error(Code::unsupported, "the file is one member of a sharded set")
-        .found(std::to_string(shard->index + 1) + " of " +
-               std::to_string(shard->count));
-  WEIG_TRY_ASSIGN(header, restore_source_header(model.view()));
-  if (header) WEIG_TRY(keep_source_header(source, model, std::move(*header)));
   WEIG_TRY_ASSIGN(count, model.quantization_count());
   for (std::uint32_t i = 0; i < count; ++i) {
     WEIG_TRY_ASSIGN(entry, model.quantization(i));
     source.quantization.push_back(entry);
   }
   return {};
+}
+
+Status read_weig_source(SourceFile& source) {
+  WEIG_TRY_ASSIGN(model, Model::open(source.file.path(), {.unsealed = Unsealed::accept,
+                                                          .part = Part::metadata}));
+  WEIG_TRY_ASSIGN(id, os::file_id(source.file.path()));
+  if (id != source.file.id())
+    return Error(Code::io, "the file was replaced while it was opened");
+  WEIG_TRY_ASSIGN(shard, model.shard());
+  if (shard && shard->count > 1)
+    return Error(Code::unsupported, "the file is one member of a sharded set")
+        .found(std::to_string(shard->index + 1) + " of " +
+               std::to_string(shard->count));
+  WEIG_TRY(read_weig_tensors(source, model));
+  WEIG_TRY_ASSIGN(origin, kept_origin(model.view()));
+  source.origin = std::move(origin);
+  return {};
+}
+
+// All members of the set that a file is in.
+Status open_set(const std::string& path, Sources& sources) {
+  WEIG_TRY_ASSIGN(set, ModelSet::open(path, {.part = Part::metadata}));
+  for (std::uint32_t m = 0; m < set.member_count(); ++m) {
+    SourceFile source;
+    WEIG_TRY_ASSIGN(file, os::InputFile::open(set.path(m)));
+    source.file = std::move(file);
+    source.opened = source.file.stamp();
+    WEIG_TRY_ASSIGN(change, set.member(m)->changed());
+    if (change != FileChange::none)
+      return Error(Code::corrupt, "the file was changed while it was opened")
+          .file(set.path(m));
+    if (auto status = read_weig_tensors(source, *set.member(m)); !status)
+      return std::move(status).error().file(set.path(m));
+    source.file.expect_sequential();
+    sources.files.push_back(std::move(source));
+  }
+  auto origin = kept_origin(set);
+  if (!origin) return std::move(origin).error().file(set.path(0));
+  sources.origin = *std::move(origin);
+  return {};
+}
+
+bool is_among(const std::vector<SourceFile>& files, const std::string& path) {
+  const auto id = os::file_id(path);
+  return id && std::ranges::any_of(files, [&](const SourceFile& source) {
+           return source.file.id() == *id;
+         });
 }
 
 Status read_big_endian_source(SourceFile& source, Bytes first,
@@ -142,8 +185,9 @@ Result<SourceFile> open_source(const std::string& path, const ConvertOptions& op
     const auto first = MutableBytes(bytes).first(
         std::min<std::uint64_t>(bytes.size(), source.file.size()));
     WEIG_TRY(source.file.read(0, first));
-    WEIG_TRY_ASSIGN(content, sniff(first, source.file.size()));
-    switch (content) {
+    const auto content = sniff(first, source.file.size());
+    if (!content) return with_end(content.error(), source.file);
+    switch (*content) {
       case Content::weig:
         return read_weig_source(source);
       case Content::weig_big_endian:
@@ -178,6 +222,7 @@ Status gather(Sources& sources) {
             .found("one in " + sources.files[other->second].file.path());
     }
   }
+  if (sources.files.size() == 1) sources.origin = sources.files.front().origin;
   return merge_metadata(sources);
 }
 
@@ -220,14 +265,31 @@ Result<Sources> open_sources(std::span<const std::string> paths,
   if (paths.size() == 1 && os::is_folder(paths[0]))
     return open_folder(paths[0], options);
   Sources sources;
+  std::size_t models = 0;
   for (const std::string& path : paths) {
     if (os::is_folder(path))
       return Error(Code::invalid_argument, "a folder can only be the one source")
           .file(path);
+    // What is wrong with a file, open_source() says.
+    const auto shard = shard_of(path);
+    const bool is_member = shard && *shard && (*shard)->count > 1;
+    // A set is read once, however many of its members are given.
+    if (is_member && is_among(sources.files, path)) continue;
+    ++models;
+    if (is_member) {
+      WEIG_TRY(open_set(path, sources));
+      continue;
+    }
     WEIG_TRY_ASSIGN(source, open_source(path, options));
     sources.files.push_back(std::move(source));
   }
   WEIG_TRY(gather(sources));
+  if (models > 1) {
+    sources.origin.reset();
+  } else {
+    // The text as it is.
+    sources.metadata = sources.files.front().manifest.metadata;
+  }
   return sources;
 }
 

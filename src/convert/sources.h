@@ -13,16 +13,20 @@
 
 namespace weig {
 
+// The one safetensors file that tensors came from, where it can be given back.
+struct Origin {
+  std::string header;           // length included
+  std::uint64_t file_size = 0;  // of that file
+  // The tensors that the header names, in the order of their data: entries of the
+  // manifest, or, of Sources, their tensors.
+  std::vector<std::uint32_t> order;
+};
+
 struct SourceFile {
   os::InputFile file;
   os::FileStamp opened;  // before anything of it was looked at
   Manifest manifest;
-  // The header of a safetensors file, length included, or that of the file which a WEIG
-  // file was made from; empty where the file cannot be given back from it.
-  std::string header;
-  std::uint64_t header_file_size = 0;  // of the file that `header` belongs to
-  // The manifest's entries in the order of the header's data.
-  std::vector<std::uint32_t> header_order;
+  std::optional<Origin> origin;
   // Of a sealed WEIG file: digests of the manifest's entries, to check on the way.
   std::vector<Digest> digests;
   // Sections of a WEIG file that go along.
@@ -37,6 +41,7 @@ struct SourceTensor {
 struct Sources {
   std::vector<SourceFile> files;
   std::vector<SourceTensor> tensors;
+  std::optional<Origin> origin;  // where the sources are one file, or one set
   std::optional<std::string> metadata;
   std::vector<std::string> warnings;
   std::vector<std::string> index_files;  // read to find the others
@@ -46,10 +51,10 @@ struct Sources {
   std::vector<std::string> unread;
 };
 
-// Opens one file, of any kind that convert() takes.
+// Opens one file, of any kind that convert() takes but a member of a set.
 Result<SourceFile> open_source(const std::string& path, const ConvertOptions& options);
 
-// Opens all that convert() was given.
+// Opens all that convert() was given. A member of a set stands for all of it.
 Result<Sources> open_sources(std::span<const std::string> paths,
                              const ConvertOptions& options);
 

@@ -5,8 +5,10 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <weig/error.h>
@@ -88,6 +90,11 @@ class InputFile {
   std::uint32_t permissions() const noexcept { return permissions_; }
   FileStamp stamp() const noexcept;
   int descriptor() const noexcept { return descriptor_.number(); }
+  // Ends reading, and frees the descriptors; what is known of the file stays.
+  void close() noexcept {
+    descriptor_ = {};
+    direct_ = {};
+  }
 
   // Fills `out` from `offset`. Fails with io, and with corrupt where the file ends
   // before (it shrank since it was opened).
@@ -219,20 +226,50 @@ class OutputFile {
   Status sync();
   // Gives the file its name, and syncs the folder.
   Status publish();
+  // Removes what publish() has given a name, also where it failed after that.
+  void retract() noexcept;
 
  private:
   void abandon() noexcept;
 
   std::string target_;
   std::string temporary_;
+  std::string published_;
   Descriptor file_;
   Descriptor direct_;  // the same file, without page cache
   IfExists existing_ = IfExists::refuse;
 };
 
+// Files that make room for others: hidden beside their places (".NAME.XXXXXXXX.old")
+// until it is known whether they go or come back. Move-only.
+class SetAside {
+ public:
+  // All of them or none. Fails with io.
+  static Result<SetAside> take(std::span<const std::string> paths);
+
+  SetAside() = default;
+  SetAside(SetAside&& other) noexcept : files_(std::exchange(other.files_, {})) {}
+  SetAside& operator=(SetAside&& other) noexcept {
+    std::swap(files_, other.files_);
+    return *this;
+  }
+  ~SetAside();  // they come back, where no other file has their name
+
+  void remove() noexcept;  // they go for good
+
+ private:
+  struct File {
+    std::string path;
+    std::string hidden;
+  };
+  std::vector<File> files_;
+};
+
 // The file behind a path, following links; nothing if there is none.
 Result<FileId> file_id(const std::string& path);
 bool is_folder(const std::string& path);
+// What is in a folder, sorted; names of folders end in a slash. Fails with cannot_open.
+Result<std::vector<std::string>> names_in(const std::string& folder);
 bool is_file(const std::string& path);  // a regular one
 bool exists(const std::string& path);   // anything, a link to nothing too
 

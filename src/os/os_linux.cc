@@ -273,6 +273,7 @@ Status OutputFile::publish() {
     return system_error(Code::io, "give the output its name", errno).file(target_);
   }
   temporary_.clear();
+  published_ = target_;
   const std::size_t slash = target_.rfind('/');
   const std::string folder = slash == target_.npos ? "."
                              : slash == 0          ? "/"

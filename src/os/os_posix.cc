@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
 #include <random>
 #include <system_error>
@@ -384,6 +385,7 @@ Result<OutputFile> OutputFile::create(const std::string& path, IfExists existing
 OutputFile::OutputFile(OutputFile&& other) noexcept
     : target_(std::exchange(other.target_, {})),
       temporary_(std::exchange(other.temporary_, {})),
+      published_(std::exchange(other.published_, {})),
       file_(std::move(other.file_)),
       direct_(std::move(other.direct_)),
       existing_(other.existing_) {}
@@ -391,6 +393,7 @@ OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
   OutputFile taken(std::move(other));
   std::swap(target_, taken.target_);
   std::swap(temporary_, taken.temporary_);
+  std::swap(published_, taken.published_);
   std::swap(file_, taken.file_);
   std::swap(direct_, taken.direct_);
   std::swap(existing_, taken.existing_);
@@ -403,10 +406,39 @@ void OutputFile::abandon() noexcept {
   temporary_.clear();
 }
 
+void OutputFile::retract() noexcept {
+  if (!published_.empty()) ::unlink(published_.c_str());
+  published_.clear();
+}
+
 Status OutputFile::sync() {
   if (::fsync(file_.number()) != 0)
     return system_error(Code::io, "sync the output", errno).file(target_);
   return {};
+}
+
+Result<SetAside> SetAside::take(std::span<const std::string> paths) {
+  SetAside taken;
+  for (const std::string& path : paths) {
+    std::string base = base_of(path);
+    base.resize(std::min<std::size_t>(base.size(), NAME_MAX - 20));
+    const std::string hidden =
+        folder_of(path) + "/." + base + "." + random_suffix() + ".old";
+    if (::rename(path.c_str(), hidden.c_str()) != 0)
+      return system_error(Code::io, "set the old file aside", errno).file(path);
+    taken.files_.push_back({path, hidden});
+  }
+  return taken;
+}
+
+SetAside::~SetAside() {
+  for (const File& file : files_)
+    if (!exists(file.path)) ::rename(file.hidden.c_str(), file.path.c_str());
+}
+
+void SetAside::remove() noexcept {
+  for (const File& file : files_) ::unlink(file.hidden.c_str());
+  files_.clear();
 }
 
 Result<FileId> file_id(const std::string& path) {
@@ -440,6 +472,20 @@ void run_on_threads(unsigned count, void (*work)(void*), void* context) noexcept
     ++started;
   work(context);
   for (unsigned i = 0; i < started; ++i) ::pthread_join(threads[i], nullptr);
+}
+
+Result<std::vector<std::string>> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end;
+       !error && entry != end; entry.increment(error))
+    names.push_back(entry->path().filename().string() +
+                    (entry->is_directory(error) ? "/" : ""));
+  if (error)
+    return system_error(Code::cannot_open, "read the folder", error.value())
+        .file(folder);
+  std::ranges::sort(names);
+  return names;
 }
 
 bool is_file(const std::string& path) {

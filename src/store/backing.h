@@ -104,6 +104,9 @@ struct Model::Backing {
   void report_nothing_done(const LoadOptions& options, LoadWay way, std::string reason);
 };
 
+// What is said of a file that does not begin as weights do, with what its end tells.
+Error with_end(Error error, const os::InputFile& file);
+
 // Whether a file whose elements have this order opens by a copy of them.
 bool needs_swap(ByteOrder order, const OpenOptions& options);
 

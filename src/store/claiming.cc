@@ -73,6 +73,31 @@ Error with_doubt(Error error, Bytes header, Bytes trailer, std::uint64_t file_si
                                "or it is damaged: it does not match the trailer");
 }
 
+bool is_trailer_of(Bytes bytes, std::uint64_t file_size) {
+  return std::memcmp(bytes.data(), disk::kSentinel, sizeof disk::kSentinel) == 0 &&
+         load_trailer(bytes).file_size == file_size;
+}
+
+// What follows a whole file, or where the rest of one may be.
+Error with_neighbours(Error error, const os::InputFile& file,
+                      const disk::Header& header) {
+  constexpr std::uint64_t kTrailer = sizeof(disk::Trailer);
+  if (header.file_size > file.size())
+    return std::move(error).hint(error.fields().hint +
+                                 "; parts that 'split' made are joined with 'cat'");
+  std::array<std::byte, kTrailer> end{};
+  std::array<std::byte, sizeof(std::uint32_t)> next{};
+  if (header.file_size < kTrailer ||
+      !fits(header.file_size, next.size(), file.size()) ||
+      !file.read(header.file_size - kTrailer, end) ||
+      !is_trailer_of(end, header.file_size) || !file.read(header.file_size, next) ||
+      load<std::uint32_t>(next.data()) != disk::kMagic)
+    return error;
+  return std::move(error).hint(
+      "another WEIG file follows, as 'cat' joins them: keep them apart; 'weig merge' "
+      "makes one file of a set, 'weig convert' of others");
+}
+
 ViewOptions view_options(const OpenOptions& options) {
   return {.validation = options.validation,
           .unsealed = options.unsealed,
@@ -81,6 +106,17 @@ ViewOptions view_options(const OpenOptions& options) {
 }
 
 }  // namespace
+
+Error with_end(Error error, const os::InputFile& file) {
+  std::array<std::byte, sizeof(disk::Trailer)> end{};
+  if (file.size() < end.size() || !file.read(file.size() - end.size(), end))
+    return error;
+  const std::uint64_t whole = load_trailer(end).file_size;
+  if (!is_trailer_of(end, whole) || whole <= file.size()) return error;
+  return std::move(error).hint("it ends as a WEIG file of " + std::to_string(whole) +
+                               " bytes does: the last of parts that 'split' made, "
+                               "which 'cat' joins again, or a damaged beginning");
+}
 
 bool needs_swap(ByteOrder order, const OpenOptions& options) {
   return order != kNativeOrder && options.part == Part::everything;
@@ -174,7 +210,15 @@ Result<View> Model::Backing::claim_weig(const os::InputFile& file, Bytes first,
   const bool sealed = (header.flags & disk::kFlagSealed) != 0;
   if (sealed && file.size() >= trailer.size())
     WEIG_TRY(file.read(file.size() - trailer.size(), trailer));
-  if (!known) return with_doubt(std::move(known).error(), first, trailer, file.size());
+  if (!known) {
+    Error error = with_doubt(std::move(known).error(), first, trailer, file.size());
+    const bool other_size = sealed && header.magic == disk::kMagic &&
+                            header.version == disk::kVersion &&
+                            header.file_size != file.size() &&
+                            load_trailer(trailer).file_size != file.size();
+    return other_size ? with_neighbours(std::move(error), file, header)
+                      : std::move(error);
+  }
   format = sealed ? FileFormat::weig : FileFormat::weig_minimal;
 
   // Not proven yet: no more than a length to map, at most the file's.

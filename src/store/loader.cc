@@ -363,6 +363,7 @@ Status Loader::run() {
     fail(Error(Code::corrupt, "the file was cut while it was loaded")
              .found(*size)
              .expected(mapping_.size()));
+  file_.close();
   const std::lock_guard lock(mutex_);
   report_.major_faults = after.major - before.major;
   report_.minor_faults = after.minor - before.minor;

@@ -127,9 +127,16 @@ void Model::Backing::drop_anchor() {
 Result<std::optional<os::InputFile>> Model::Backing::open_again() {
   const auto locked = lock();  // the guard drops the anchor when it has a copy
   if (own_memory) return std::optional<os::InputFile>();
-  if (!anchor)
-    return Error(Code::unsupported, "the file cannot be opened again without /proc");
-  WEIG_TRY_ASSIGN(file, os::InputFile::open_again(anchor, path));
+  if (anchor) {
+    WEIG_TRY_ASSIGN(file, os::InputFile::open_again(anchor, path));
+    return std::optional(std::move(file));
+  }
+  WEIG_TRY_ASSIGN(file, os::InputFile::open(path));
+  const os::FileStamp now = file.stamp();
+  if (now.id != stamp.id || now.born != stamp.born)
+    return Error(Code::cannot_open,
+                 "another file is at its path since the model was opened")
+        .file(path);
   return std::optional(std::move(file));
 }
 

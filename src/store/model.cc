@@ -114,16 +114,17 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
     const auto first =
         MutableBytes(bytes).first(std::min<std::uint64_t>(bytes.size(), file.size()));
     WEIG_TRY(file.read(0, first));
-    WEIG_TRY_ASSIGN(content, sniff(first, file.size()));
+    const auto content = sniff(first, file.size());
+    if (!content) return with_end(content.error(), file);
     if (options.part == Part::everything)
       backing->decision = backing->choose(file, options);
     // What is mapped without a guard may be cut before all of it is proven.
     const auto order =
-        content == Content::weig_big_endian ? ByteOrder::big : ByteOrder::little;
+        *content == Content::weig_big_endian ? ByteOrder::big : ByteOrder::little;
     if (no_guard && options.guard == Guard::required && !needs_swap(order, options) &&
         backing->decision.choice.way != LoadWay::read)
       return std::move(*no_guard);
-    switch (content) {
+    switch (*content) {
       case Content::weig:
         return backing->claim_weig(file, first, options);
       case Content::weig_big_endian:

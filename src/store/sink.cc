@@ -23,6 +23,7 @@ class FileSink final : public Sink {
   }
   Status sync() override { return file_.sync(); }
   Status publish() override { return file_.publish(); }
+  void retract() noexcept override { file_.retract(); }
 
  private:
   os::OutputFile file_;

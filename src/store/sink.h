@@ -25,6 +25,8 @@ class Sink {
   // The file is whole: let it be seen. After this, destruction keeps it; before,
   // destruction removes every trace.
   virtual Status publish() = 0;
+  // Takes back what publish() has done, or has begun to do.
+  virtual void retract() noexcept = 0;
 };
 
 // A file beside `path`, renamed onto it by publish(). `permissions`: of a new file,

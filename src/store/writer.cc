@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "core/byteswap.h"
 #include "core/claim.h"
@@ -22,23 +23,34 @@ struct Writer::Impl {
       : sink(std::move(a_sink)),
         plan(std::move(a_plan)),
         front(std::move(a_front)),
-        pieces(*sink, front.data_offset),
-        digests(plan.size()) {}
+        digests(plan.size()) {
+    pieces.emplace(*sink, front.data_offset);
+  }
 
   std::unique_ptr<Sink> sink;
   Plan plan;
   Front front;
-  PieceWriter pieces;  // after `sink`: its thread ends before the sink does
+  // Until all data is written; after `sink`: its thread ends before the sink does.
+  std::optional<PieceWriter> pieces;
   std::vector<Digest> digests;
   Hasher hasher;
-  std::uint32_t ordinal = 0;  // the tensor being written
-  std::uint64_t done = 0;     // bytes of it
-  Status outcome;             // the first failure sticks
+  std::uint32_t ordinal = 0;      // the tensor being written
+  std::uint64_t done = 0;         // bytes of it
+  std::optional<Digest> file_id;  // of a sealed file
+  Status outcome;                 // the first failure sticks
 
   Error fail(Error error) {
     outcome = error;
     return error;
   }
+  // A result, whose failure sticks.
+  template <typename T>
+  Result<T> keep(Result<T> result) {
+    if (!result) outcome = result.error();
+    return result;
+  }
+
+  std::uint64_t trailer_at() const { return front.file_size - sizeof(disk::Trailer); }
 
   // Moves on to the next tensor that wants bytes: closes what is full, pads up to what
   // comes, and answers for aliases and empty tensors.
@@ -56,23 +68,49 @@ struct Writer::Impl {
       ++ordinal;
     }
     if (ordinal < count && done == 0)
-      WEIG_TRY(pieces.append_zeros(front.data_offset + plan.offset(ordinal) -
-                                   pieces.offset()));
+      WEIG_TRY(pieces->append_zeros(front.data_offset + plan.offset(ordinal) -
+                                    pieces->offset()));
     return {};
   }
 
-  Result<Digest> publish() {
-    const std::uint64_t trailer_at = front.file_size - sizeof(disk::Trailer);
-    WEIG_TRY(pieces.append_zeros(trailer_at - pieces.offset()));
-    WEIG_TRY(pieces.finish());
-    const auto trailer = seal(front, digests);
+  // All data is there: writes what is left of it.
+  Status complete_data() {
+    WEIG_TRY(settle());
+    if (ordinal < plan.size())
+      return Error(Code::invalid_argument,
+                   "the planned tensors have more bytes than came")
+          .found("record " + std::to_string(ordinal) + " after " +
+                 std::to_string(done) + " bytes")
+          .expected(plan.byte_count(ordinal));
+    if (!pieces) return {};
+    WEIG_TRY(pieces->append_zeros(trailer_at() - pieces->offset()));
+    WEIG_TRY(pieces->finish());
+    pieces.reset();
+    return {};
+  }
+
+  Result<Digest> seal() {
+    WEIG_TRY(complete_data());
+    const auto trailer = weig::seal(front, digests);
     WEIG_TRY(write_in_cuts(*sink, 0, front.bytes));
     WEIG_TRY(sink->sync());
-    WEIG_TRY(sink->write(trailer_at, trailer));
+    WEIG_TRY(sink->write(trailer_at(), trailer));
     WEIG_TRY(sink->sync());
-    WEIG_TRY(sink->publish());
-    return Digest{load<std::uint64_t>(trailer.data() + 16),
-                  load<std::uint64_t>(trailer.data() + 24)};
+    file_id = Digest{load<std::uint64_t>(trailer.data() + 16),
+                     load<std::uint64_t>(trailer.data() + 24)};
+    return *file_id;
+  }
+
+  // The section's bytes in the front, or nothing where there is none of that kind.
+  std::optional<MutableBytes> section(disk::SectionKind kind) {
+    const disk::Header header = load_header(front.bytes);
+    for (std::uint64_t i = 0; i < header.section_count; ++i) {
+      const disk::SectionEntry entry = load_section(
+          front.bytes.data() + header.section_offset + i * sizeof(disk::SectionEntry));
+      if (entry.kind == static_cast<std::uint32_t>(kind))
+        return MutableBytes(front.bytes).subspan(entry.offset, entry.size);
+    }
+    return std::nullopt;
   }
 };
 
@@ -139,7 +177,7 @@ Result<std::span<std::byte>> Writer::space() {
   if (auto status = impl_->settle(); !status)
     return impl_->fail(std::move(status).error());
   if (impl_->ordinal == impl_->plan.size()) return std::span<std::byte>();
-  auto room = impl_->pieces.space();
+  auto room = impl_->pieces->space();
   if (!room) return impl_->fail(std::move(room).error());
   const std::uint64_t left = impl_->plan.byte_count(impl_->ordinal) - impl_->done;
   return room->first(std::min<std::uint64_t>(room->size(), left));
@@ -153,9 +191,10 @@ Status Writer::advance(std::size_t bytes) {
         Error(Code::invalid_argument, "more bytes than there was space for")
             .found(bytes)
             .expected(room.size()));
+  if (bytes == 0) return {};
   impl_->hasher.update(room.first(bytes));
   impl_->done += bytes;
-  if (auto status = impl_->pieces.advance(bytes); !status)
+  if (auto status = impl_->pieces->advance(bytes); !status)
     return impl_->fail(std::move(status).error());
   return {};
 }
@@ -174,17 +213,44 @@ Status Writer::append(std::span<const std::byte> bytes) {
   return {};
 }
 
-Result<Digest> Writer::finish() {
-  WEIG_TRY_ASSIGN(room, space());
-  if (!room.empty())
-    return impl_->fail(
-        Error(Code::invalid_argument, "the planned tensors have more bytes than came")
-            .found("record " + std::to_string(impl_->ordinal) + " after " +
-                   std::to_string(impl_->done) + " bytes")
-            .expected(impl_->plan.byte_count(impl_->ordinal)));
-  auto file_id = impl_->publish();
-  if (!file_id) return impl_->fail(std::move(file_id).error());
+Result<std::span<const Digest>> Writer::digests() & {
+  WEIG_TRY(impl_->outcome);
+  WEIG_TRY(impl_->keep(impl_->complete_data()));
+  return std::span<const Digest>(impl_->digests);
+}
+
+Status Writer::replace_section(const SectionBytes& section) {
+  WEIG_TRY(impl_->outcome);
+  const auto place = impl_->section(section.kind);
+  if (!place || place->size() != section.bytes.size() || impl_->file_id)
+    return impl_->fail(Error(Code::invalid_argument,
+                             "the file has no section of this kind and size, or is "
+                             "sealed")
+                           .found(static_cast<std::uint32_t>(section.kind)));
+  std::ranges::copy(section.bytes, place->begin());
+  return {};
+}
+
+Result<Digest> Writer::seal() {
+  WEIG_TRY(impl_->outcome);
+  if (impl_->file_id) return *impl_->file_id;
+  return impl_->keep(impl_->seal());
+}
+
+Status Writer::publish() {
+  WEIG_TRY(impl_->outcome);
+  if (!impl_->file_id)
+    return impl_->fail(Error(Code::invalid_argument, "the file is not sealed yet"));
+  WEIG_TRY(impl_->keep(impl_->sink->publish()));
   impl_->outcome = Error(Code::invalid_argument, "the file is finished already");
+  return {};
+}
+
+void Writer::retract() noexcept { impl_->sink->retract(); }
+
+Result<Digest> Writer::finish() {
+  WEIG_TRY_ASSIGN(file_id, seal());
+  WEIG_TRY(publish());
   return file_id;
 }
 

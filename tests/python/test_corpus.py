@@ -30,8 +30,18 @@ def corpus(tmp_path_factory):
 
 
 def chosen(corpus, expect):
+    """Each in a folder of its own: what is wrong with a set, its members would tell."""
     folder, files = corpus
-    return [(folder / f["file"], f) for f in files if f["expect"] == expect]
+    found = []
+    for file in files:
+        if file["expect"] != expect:
+            continue
+        path = folder / (file["file"] + ".d") / Path(file["file"]).name
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists():
+            path.hardlink_to(folder / file["file"])
+        found.append((path, file))
+    return found
 
 
 def each(check, files):

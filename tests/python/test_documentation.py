@@ -20,7 +20,7 @@ PAGES = {
     }.items()
 }
 COMMANDS = (
-    "convert", "info", "ls", "get", "verify", "export",
+    "convert", "info", "ls", "get", "verify", "export", "merge",
     "bench", "residency", "warm", "evict", "doctor",
 )  # fmt: skip
 
