@@ -87,8 +87,8 @@ void add_convert_options(CLI::App& command, ConvertOptions& options) {
                                               in_quotes(text)));
           },
           "Write a set of files, DST-00001-of-00005.weig and\n"
-          "so on, none larger: layers stay whole, and so\n"
-          "does a tensor that is larger")
+          "so on. None is larger, but for a tensor that is;\n"
+          "layers that fit stay whole")
       ->type_name("SIZE");
   command
       .add_option("--max-header-bytes", options.max_header_bytes,

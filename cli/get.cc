@@ -58,6 +58,8 @@ Result<Tensor> find_tensor(const ModelSet& model, const std::string& name) {
   std::string near;
   for (const std::string& candidate : near_names(model, name))
     near += (near.empty() ? "" : ", ") + in_quotes(candidate);
+  if (!model.whole())
+    return std::move(error).hint("the set's other members may have it");
   if (near.empty()) return std::move(error).hint("weig ls lists the names");
   return std::move(error).hint("did you mean " + near + "?");
 }

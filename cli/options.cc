@@ -125,7 +125,8 @@ void add_model(CLI::App& command, std::string& file) {
   command
       .add_option("FILE", file,
                   "A WEIG or safetensors file; a member of a set\n"
-                  "stands for all of it, a folder for its one model")
+                  "stands for all of it, a folder for the one WEIG\n"
+                  "model in it")
       ->required()
       ->type_name("");
 }

@@ -6,7 +6,6 @@
 #include <weig/verify.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -122,15 +121,12 @@ Result<ModelCheck> files_to_check(const Arguments& arguments) {
   options.load = {};
   ModelCheck check;
   const auto set = ModelSet::open(arguments.file, options);
-  std::error_code ignored;
-  if (!set && std::filesystem::is_directory(arguments.file, ignored))
-    return set.error();
   if (!set) {
     // One that does not open must not hide what is wrong with the others.
     const auto files = ModelSet::files_called_alike(arguments.file);
-    if (!files) return files.error();
+    if (!files) return set.error();
     for (const std::string& file : *files) check.files.push_back({.file = file});
-    const auto alone = ModelSet::open_alone(arguments.file, options);
+    const auto alone = ModelSet::open_alone(files->front(), options);
     check.is_set = files->size() > 1 || (alone && !alone->whole());
     if (check.is_set) check.set_error = set.error();
     return check;

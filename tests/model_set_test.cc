@@ -364,6 +364,7 @@ TEST(ModelSet, the_set_s_id_tells_cuts_at_other_places) {
   const Paths paths = members_cut_at(folder, {1, 2, 2}, {});
   const Error error = failure(paths[0]);
   EXPECT_EQ(error.code(), Code::corrupt);
+  EXPECT_EQ(error.fields().what, "the members do not make the set that they name");
   const std::string& hex = error.fields().found;
   ASSERT_EQ(hex.size(), 32u);
   const Digest id{.low = std::stoull(hex.substr(16), nullptr, 16),
@@ -380,7 +381,7 @@ TEST(ModelSet, the_set_s_id_tells_cuts_at_other_places) {
   const Paths more = members_cut_at(third, {2, 2, 1}, id);
   std::filesystem::copy_file(more[0], paths[0],
                              std::filesystem::copy_options::overwrite_existing);
-  EXPECT_EQ(refusal(paths[1]).what, "the members do not make the set that they name");
+  EXPECT_EQ(refusal(paths[1]).what, "two members have a tensor of the same name");
   const auto lazy = ModelSet::open(paths[1], {.validation = Validation::lazy});
   ASSERT_TRUE(lazy);  // it is put off
   EXPECT_EQ(lazy->check_set_id().error().code(), Code::corrupt);

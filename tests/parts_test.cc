@@ -307,6 +307,17 @@ TEST_F(ModelInParts, go_through_a_window) {
   EXPECT_GT(report.bytes_released, 0u);
 }
 
+TEST_F(ModelInParts, in_a_window_are_mapped_whole) {
+  Model model = Model::open(path_).value();
+  Window window = Window::over(model, {.resident = 2}).value();
+  for (std::uint32_t i = 0; i < window.size(); ++i) {
+    ASSERT_TRUE(window.next());
+    const MemoryReport memory = model.memory().value();
+    for (std::uint32_t inside = i > 0 ? i - 1 : 0; inside <= i; ++inside)
+      EXPECT_EQ(memory.parts[inside + 1].use.present, kSizes[inside]) << i;
+  }
+}
+
 TEST_F(ModelInParts, go_round_in_a_window) {
   Model model = Model::open(path_).value();
   Window window = Window::over(model, {.resident = 1, .around = true}).value();

@@ -44,9 +44,9 @@ class ModelSet {
   //
   // Fails as Model::open() does; with cannot_open where a member is missing; and with
   // corrupt where a file has the name of a member and is another one, or is of another
-  // set, or two files are the same member; and with invalid_argument where a folder
-  // holds several models, and for LoadWay::stream of more than one file. The error
-  // names the file, what it is and what was expected.
+  // set, or two files are the same member, where the names do not decide; and with
+  // invalid_argument where a folder holds several models, and for LoadWay::stream of
+  // more than one file. The error names the file, what it is and what was expected.
   static Result<ModelSet> open(const std::string& path,
                                const OpenOptions& options = {});
   // Opens the file alone, also where it is a member of a set: a part of a model then,
@@ -56,8 +56,8 @@ class ModelSet {
 
   // For who looks for what is wrong with a set that does not open: the files of the
   // folder that are called as members of the set that the file is called as one of,
-  // whatever they are, sorted. The file alone where it has no such name. Fails with
-  // cannot_open.
+  // whatever they are, sorted. The file alone where it has no such name; of a folder,
+  // that of its one model. Fails as open() does for a folder, and with cannot_open.
   static Result<std::vector<std::string>> files_called_alike(const std::string& path);
 
   ModelSet(ModelSet&&) noexcept = default;
@@ -125,9 +125,9 @@ class ModelSet {
   Result<std::optional<SourceHeader>> source() const&& = delete;
 
   // Proves that the members are those of this very set: their tensors, in this order,
-  // make the set's id. Reads names and digests, no weights. Nothing to prove for a file
-  // that is no member. Fails with corrupt, and with invalid_argument where a member was
-  // released or only one is open.
+  // make the set's id, and no two have one name. Reads names and digests, no weights.
+  // Nothing to prove for a file that is no member. Fails with corrupt, and with
+  // invalid_argument where a member was released or only one is open.
   Status check_set_id() const;
 
   // Brings the weights of all open members into memory, in order; as Model::load(). The

@@ -6,6 +6,7 @@
 
 #include "core/bytes.h"
 #include "core/try.h"
+#include "os/folder_lock.h"
 #include "os/os.h"
 #include "store/set_id.h"
 #include "store/set_members.h"
@@ -126,17 +127,29 @@ std::vector<std::string> SetOutput::replaced() const {
       files.push_back(path);
     }
   }
+  // Several names may lead to one file.
+  std::ranges::sort(files);
+  files.erase(std::ranges::unique(files).begin(), files.end());
   return files;
 }
 
-// From the last to the first: whoever sees the first sees them all.
+// From the last to the first: whoever sees the first sees them all. Other conversions
+// to the same folder wait meanwhile, so that all that is set aside, replaced or taken
+// back is what this one has found or made.
 Status SetOutput::give_names() {
+  const auto lock = os::FolderLock::take(paths_.front());
+  if (!lock) return lock.error();
+  WEIG_TRY_ASSIGN(old, files_called(name_.stem));
+  old_ = std::move(old);
+  if (existing_ == Existing::refuse && !old_.empty())
+    return Error(Code::exists, "the output exists already").file(old_.front());
   WEIG_TRY_ASSIGN(aside, os::SetAside::take(replaced()));
   for (std::size_t m = writers_.size(); m-- > 0;) {
     auto named = writers_[m].publish();
     if (named) continue;
     for (std::size_t done = m; done < writers_.size(); ++done) writers_[done].retract();
-    return named;
+    return std::move(named).error().hint(
+        "no member has got its name; what was there before is there again");
   }
   aside.remove();
   return {};

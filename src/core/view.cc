@@ -52,7 +52,7 @@ Status Tensor::check_typed(std::size_t alignment) const {
   if (!data_)
     return Error(Code::invalid_argument, "the data is not in memory")
         .tensor(name_)
-        .hint("the file was opened for metadata only");
+        .hint("the file was opened without it, or it was unmapped");
   if (foreign_order_ && alignment > 1)
     return Error(Code::unsupported,
                  "the data is not in this machine's byte order: read it as bytes")

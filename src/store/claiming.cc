@@ -83,8 +83,8 @@ Error with_neighbours(Error error, const os::InputFile& file,
                       const disk::Header& header) {
   constexpr std::uint64_t kTrailer = sizeof(disk::Trailer);
   if (header.file_size > file.size())
-    return std::move(error).hint(error.fields().hint +
-                                 "; parts that 'split' made are joined with 'cat'");
+    return Error(error).hint(error.fields().hint +
+                             "; parts that 'split' made are joined with 'cat'");
   std::array<std::byte, kTrailer> end{};
   std::array<std::byte, sizeof(std::uint32_t)> next{};
   if (header.file_size < kTrailer ||

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 
 #include "core/digest.h"
 #include "core/progress.h"
@@ -122,6 +123,8 @@ Status ModelSet::check_set_id() const {
     return Error(Code::invalid_argument, "only one member of the set is open")
         .file(paths_.front());
   SetId id;
+  std::unordered_set<std::string_view> names;  // distinct in each member already
+  names.reserve(size());
   for (std::uint32_t m = 0; m < member_count(); ++m) {
     WEIG_TRY_ASSIGN(model, open_member(m));
     for (std::uint32_t i = 0; i < model->size(); ++i) {
@@ -132,6 +135,10 @@ Status ModelSet::check_set_id() const {
         return Error(Code::corrupt,
                      "a member without digests: the set's id cannot be proven")
             .file(paths_[m]);
+      if (!names.insert(tensor.name()).second)
+        return Error(Code::corrupt, "two members have a tensor of the same name")
+            .file(paths_[m])
+            .tensor(tensor.name());
       id.add(tensor.name(), **digest);
     }
   }

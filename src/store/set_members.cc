@@ -73,6 +73,15 @@ Shard with_index(Shard shard, std::uint32_t index) {
   return shard;
 }
 
+// Whether both have names of members of one set.
+bool called_alike(const std::string& path, const std::string& other) {
+  const auto name = parse_member_name(path);
+  auto its_name = parse_member_name(other);
+  if (!name || !its_name) return false;
+  its_name->number = name->number;
+  return its_name->text() == name->text();
+}
+
 // What a name says must be what the file is.
 Status check_name(const std::string& path, const Shard& shard) {
   const auto name = parse_member_name(path);
@@ -84,7 +93,12 @@ Status check_name(const std::string& path, const Shard& shard) {
       .found(description(shard))
       .expected("member " + std::to_string(name->number) + " of " +
                 std::to_string(name->count) + ", by the name")
-      .hint("members were renamed or mixed up: give each the name that it says it has");
+      .hint("members were renamed, mixed up, or come from another set");
+}
+
+// What a file is, not what keeps us from reading it.
+bool is_damage(const Error& error) {
+  return error.code() == Code::corrupt || error.code() == Code::unsupported;
 }
 
 // A search for the members of one set.
@@ -96,9 +110,11 @@ class Search {
     WEIG_TRY(check_name(path_, shard_));
     found_.emplace(shard_.index, path_);
     WEIG_TRY(try_names());
+    // Where the names lead to all, a copy of another name is in nobody's way.
     if (found_.size() < shard_.count) WEIG_TRY(look_into_all());
     if (found_.size() < shard_.count) return missing();
     std::vector<std::string> paths;
+    paths.reserve(found_.size());
     for (auto& [index, path] : found_) paths.push_back(std::move(path));
     return paths;
   }
@@ -120,7 +136,8 @@ class Search {
       if (!path || !os::is_file(*path)) break;
       WEIG_TRY_ASSIGN(shard, shard_of(*path));
       if (!shard || !same_set(*shard, shard_))
-        return Error(Code::corrupt, "the file is in the place of another set's member")
+        return Error(Code::corrupt,
+                     "the file has a member's name, and is not that member")
             .file(*path)
             .found(description(shard))
             .expected(description(with_index(shard_, index)))
@@ -135,7 +152,9 @@ class Search {
   Status look_into_all() {
     WEIG_TRY_ASSIGN(paths, files_in(folder_of(path_)));
     for (const std::string& path : paths) {
-      const auto shard = shard_of(path);  // what does not open is no member
+      const auto shard = shard_of(path);  // what is damaged is no member
+      if (!shard && !is_damage(shard.error()) && !unreadable_)
+        unreadable_ = shard.error().message();
       if (!shard || !*shard || !same_set(**shard, shard_)) continue;
       WEIG_TRY(check_name(path, **shard));
       const auto [other, fresh] = found_.emplace((*shard)->index, path);
@@ -144,7 +163,7 @@ class Search {
       if (!fresh && !(id && other_id && *id == *other_id))
         return Error(Code::corrupt, "two files are the same member of the set")
             .file(path)
-            .found(description(**shard))
+            .found(description(*shard))
             .expected("one such file, and " + other->second + " is it");
     }
     return {};
@@ -159,12 +178,14 @@ class Search {
         .found(std::to_string(found_.size()) + " of " + std::to_string(shard_.count) +
                " members")
         .expected((name ? *name + ", " : "") + description(with_index(shard_, index)))
-        .hint("members lie in one folder");
+        .hint(unreadable_ ? "not every file there can be read: " + *unreadable_
+                          : "members lie in one folder");
   }
 
   const std::string& path_;
   const Shard& shard_;
   std::map<std::uint32_t, std::string> found_;  // by index
+  std::optional<std::string> unreadable_;       // why a file there could not be read
 };
 
 }  // namespace
@@ -187,21 +208,27 @@ Result<std::string> model_in_folder(const std::string& folder) {
     std::optional<Shard> shard;
   };
   std::vector<Found> models;
+  std::optional<Error> unreadable;
   for (const std::string& path : paths) {
     const auto look = look_at(path);
+    if (!look && !is_damage(look.error()) && !unreadable) unreadable = look.error();
     if (!look || *look == Look::other) continue;
     const auto shard = shard_of(path);  // a damaged file is a model all the same
     Found found{path, shard ? *shard : std::nullopt};
     bool known = false;
     for (Found& model : models) {
-      if (!found.shard || !model.shard || !same_set(*model.shard, *found.shard))
-        continue;
+      const bool same =
+          found.shard && model.shard && same_set(*model.shard, *found.shard);
+      // In place of a member, damaged or not one: opening the set says so.
+      if (!same && !called_alike(model.path, path)) continue;
       known = true;
       // A member that is called as one leads to the others by their names.
-      if (!parse_member_name(model.path) && parse_member_name(path)) model.path = path;
+      const bool better = !parse_member_name(model.path) && parse_member_name(path);
+      if (better || (!model.shard && found.shard)) model = found;
     }
     if (!known) models.push_back(std::move(found));
   }
+  if (models.empty() && unreadable) return *std::move(unreadable);
   if (models.empty())
     return Error(Code::cannot_open, "the folder has no WEIG file").file(folder);
   if (models.size() == 1) return models.front().path;
@@ -221,16 +248,15 @@ Result<std::vector<std::string>> find_members(const std::string& path,
 }
 
 Result<std::vector<std::string>> files_called_alike(const std::string& path) {
+  if (os::is_folder(path)) {
+    WEIG_TRY_ASSIGN(chosen, model_in_folder(path));
+    return files_called_alike(chosen);
+  }
   WEIG_TRY(os::InputFile::open(path));
-  const auto name = parse_member_name(path);
-  if (!name) return std::vector{path};
+  if (!parse_member_name(path)) return std::vector{path};
   WEIG_TRY_ASSIGN(paths, files_in(folder_of(path)));
-  std::erase_if(paths, [&](const std::string& other) {
-    auto its_name = parse_member_name(other);
-    if (!its_name) return true;
-    its_name->number = name->number;
-    return its_name->text() != name->text();
-  });
+  std::erase_if(paths,
+                [&](const std::string& other) { return !called_alike(path, other); });
   return paths;
 }
 

@@ -33,6 +33,9 @@ struct Window::State {
   Status wait();
   // Makes room for one more group.
   Status make_room();
+  // Maps both ends of the groups inside again: what was given back beside them took the
+  // 2 MiB page on the border from the page table, not out of memory.
+  void map_borders() const;
   Status bring(std::uint32_t group);
   std::optional<std::uint32_t> after(std::uint32_t group) const;
 };
@@ -76,6 +79,20 @@ Status Window::State::make_room() {
   return {};
 }
 
+void Window::State::map_borders() const {
+  const os::Mapping& mapping = model.backing_->mapping;
+  const auto map = [&](std::uint64_t begin, std::uint64_t end) {
+    static_cast<void>(mapping.populate(begin, end - begin));  // else, by page faults
+  };
+  for (const std::uint32_t group : inside)
+    for (const FileRange& range : ranges[group]) {
+      if (range.begin == range.end) continue;
+      map(range.begin,
+          std::min(range.end, align_down(range.begin, os::kHugePage) + os::kHugePage));
+      map(std::max(range.begin, align_down(range.end - 1, os::kHugePage)), range.end);
+    }
+}
+
 Status Window::State::bring(std::uint32_t group) {
   if (coming && *coming != group) {  // after rewind()
     inside.push_back(*coming);
@@ -87,6 +104,7 @@ Status Window::State::bring(std::uint32_t group) {
   if (!coming) WEIG_TRY(start(group));
   WEIG_TRY(wait());
   inside.push_back(group);
+  if (!model.backing_->own_memory) map_borders();
   const auto next_group = after(group);
   if (!next_group || std::ranges::find(inside, *next_group) != inside.end()) return {};
   return start(*next_group);

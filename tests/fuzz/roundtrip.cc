@@ -98,8 +98,12 @@ void promise_sound_file(std::string_view name) {
 // Refused: with a reason that is about the file, and without leaving anything behind.
 void promise_clean_refusal(const Error& error) {
   failure(error);
-  promise(error.code() == Code::corrupt || error.code() == Code::unsupported ||
-              error.code() == Code::checksum || error.code() == Code::limit,
+  // The input may say that it is a member of a set, and is alone.
+  const bool is_member = error.code() == Code::cannot_open &&
+                         error.fields().what == "a member of the set is missing";
+  promise(is_member || error.code() == Code::corrupt ||
+              error.code() == Code::unsupported || error.code() == Code::checksum ||
+              error.code() == Code::limit,
           "a file is refused for what it is", error.message());
   promise(folder().names() == std::vector<std::string>{"source"},
           "nothing is left behind");

@@ -3,6 +3,7 @@
 happens to sets that people have joined, split, renamed or mixed up."""
 
 import os
+import re
 import resource
 import shutil
 import signal
@@ -216,6 +217,81 @@ def test_a_missing_member_is_named(weig, refused, members, tmp_path):
     assert run.status == NOT_FOUND and "member 2 of 5" in run.err
 
 
+def test_a_folder_with_a_damaged_member_is_its_set(weig, members):
+    """Cut, emptied, of another set or gone: the others are verified all the same."""
+    folder = members[0].parent
+    whole = members[2].read_bytes()
+    other = members[1].read_bytes()
+    for bad in (whole[:-100], b"", bytes(64) + whole[64:], other, None):
+        members[2].unlink()
+        if bad is not None:
+            members[2].write_bytes(bad)
+        run = weig("verify", folder)
+        assert run.status in (CORRUPT, CANNOT_OPEN), run.err
+        assert str(members[2]) in run.err and "several models" not in run.err
+        assert run.text.count(": sound") == (5 if bad == other else 4), run.text
+        by_member = weig("verify", members[0])
+        verdicts = [
+            re.sub(r"; .*", "", each.text) for each in (run, by_member)
+        ]  # without the time
+        assert by_member.status == run.status and verdicts[0] == verdicts[1]
+        if bad is None:
+            members[2].touch()
+
+
+def test_a_name_in_two_members_is_damage(weig, refused, source, tmp_path):
+    """As they can be made by others, with the id that belongs to them."""
+    folder = tmp_path / "double"
+    folder.mkdir()
+    weig.ok("convert", source, "--shard-size", "24KiB", "-o", folder / "m.weig")
+    files = sorted(folder.iterdir())
+    raw = files[1].read_bytes()
+    names = [t.name for t in weig_file.read(files[1]).tensors]
+    stored = weig_file.read(files[1]).sections[weig_file.DIGESTS]
+    hasher = xxhash.xxh3_128()
+    for _ in files:
+        for i, name in enumerate(names):
+            hasher.update(name + b"\0" + stored[16 * i : 16 * i + 16])
+    for index, path in enumerate(files):
+        bent = Bent(raw)
+        at = bent.section(weig_file.SHARD)[0]
+        bent.put(at, hasher.intdigest() & (1 << 64) - 1, 64)
+        bent.put(at + 8, hasher.intdigest() >> 64, 64)
+        bent.put(at + 16, index, 32)
+        bent.put(at + 24, len(names) * len(files), 64)
+        path.write_bytes(bent.reseal().raw)
+    words = "two members have a tensor of the same name"
+    for call in (["verify", files[0]], ["export", files[0], tmp_path / "x"]):
+        run = weig(*call)
+        assert run.status == CORRUPT and words in run.err
+    assert not (tmp_path / "x").exists()
+
+
+def test_conversions_to_one_name_wait_for_each_other(weig, source, tmp_path):
+    """Whoever comes last wins, with the whole set."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    call = ["convert", source, "-o", folder / "m.weig", "--force", "--shard-size"]
+    for _ in range(12):
+        both = [weig.start(*call, size) for size in ("9kB", "24KiB")]
+        for process in both:
+            process.communicate(timeout=60)
+        assert [process.returncode for process in both] == [0, 0]
+        assert weig.ok("verify", folder).text.count("the set is whole") == 1
+        assert all(path.name.startswith("m-") for path in folder.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_a_file_that_cannot_be_read_is_no_missing_one(weig_for_all, members, big_tmp):
+    big_tmp.chmod(0o755)
+    for i, path in enumerate(members):
+        shutil.copy(path, big_tmp / f"{i}.bin")
+    (big_tmp / "3.bin").chmod(0)
+    nobody = {"user": 65534, "group": 65534, "extra_groups": []}
+    run = weig_for_all("info", big_tmp / "0.bin", **nobody)
+    assert "3.bin" in run.err and "Permission denied" in run.err
+
+
 def test_renamed_members_are_found(weig, members, tmp_path):
     for i, path in enumerate(members):
         path.rename(path.parent / f"{9 - i}.bin")
@@ -243,7 +319,7 @@ def test_mixed_up_foreign_and_double_members_are_named(weig, refused, members, s
     other.mkdir()
     weig.ok("convert", source, "--shard-size", "9kB", "-o", other / "m.weig")
     shutil.copy(sorted(other.iterdir())[2], members[2])
-    refused(["export", members[0], "x"], CORRUPT, members[2], "another set's member")
+    refused(["export", members[0], "x"], CORRUPT, members[2], "not that member")
 
 
 def test_files_joined_with_cat_are_told(refused, weig, members, source, tmp_path):
