@@ -120,6 +120,14 @@ Result<ModelCheck> files_to_check(const Arguments& arguments) {
   options.part = Part::metadata;
   options.load = {};
   ModelCheck check;
+  const auto membership = ModelSet::membership(arguments.file);
+  if (membership && !*membership) {
+    const auto files = ModelSet::files_called_alike(arguments.file);
+    if (files && files->size() == 1) {
+      check.files.push_back({.file = arguments.file});
+      return check;
+    }
+  }
   const auto set = ModelSet::open(arguments.file, options);
   if (!set) {
     // One that does not open must not hide what is wrong with the others.

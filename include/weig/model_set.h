@@ -54,10 +54,13 @@ class ModelSet {
   static Result<ModelSet> open_alone(const std::string& path,
                                      const OpenOptions& options = {});
 
+  // What a file says of the set that it is a member of; nothing for one that is none.
+  // Reads its front alone. Fails as Model::open() does.
+  static Result<std::optional<Shard>> membership(const std::string& path);
   // For who looks for what is wrong with a set that does not open: the files of the
   // folder that are called as members of the set that the file is called as one of,
   // whatever they are, sorted. The file alone where it has no such name; of a folder,
-  // that of its one model. Fails as open() does for a folder, and with cannot_open.
+  // that of its one model. Fails as open() does for a folder.
   static Result<std::vector<std::string>> files_called_alike(const std::string& path);
 
   ModelSet(ModelSet&&) noexcept = default;

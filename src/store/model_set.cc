@@ -70,6 +70,10 @@ Result<ModelSet> ModelSet::open_alone(const std::string& path,
   return set;
 }
 
+Result<std::optional<Shard>> ModelSet::membership(const std::string& path) {
+  return shard_of(path);
+}
+
 Result<std::vector<std::string>> ModelSet::files_called_alike(const std::string& path) {
   return weig::files_called_alike(path);
 }

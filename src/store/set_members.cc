@@ -40,8 +40,9 @@ Result<std::vector<std::string>> files_in(const std::string& folder) {
   return paths;
 }
 
-// Whether it begins as a WEIG file, and is sealed.
-enum class Look { other, weig, sealed };
+// Whether it begins as a WEIG file, is sealed, and has a shard section by its table:
+// not proven yet.
+enum class Look { other, weig, sealed, member };
 Result<Look> look_at(const std::string& path) {
   WEIG_TRY_ASSIGN(file, os::InputFile::open(path));
   std::array<std::byte, sizeof(disk::Header)> bytes{};
@@ -52,7 +53,17 @@ Result<Look> look_at(const std::string& path) {
     return Look::other;
   const bool sealed =
       header.magic == disk::kMagic && (header.flags & disk::kFlagSealed) != 0;
-  return sealed ? Look::sealed : Look::weig;
+  if (!sealed) return Look::weig;
+  constexpr std::uint64_t kMostSections = 1024;  // more is for Model::open() to judge
+  if (header.section_count > kMostSections) return Look::member;
+  std::vector<std::byte> table(header.section_count * sizeof(disk::SectionEntry));
+  if (!fits(header.section_offset, table.size(), file.size())) return Look::member;
+  WEIG_TRY(file.read(header.section_offset, table));
+  for (std::size_t at = 0; at < table.size(); at += sizeof(disk::SectionEntry))
+    if (load_section(table.data() + at).kind ==
+        static_cast<std::uint32_t>(disk::SectionKind::shard))
+      return Look::member;
+  return Look::sealed;
 }
 
 bool same_set(const Shard& one, const Shard& other) {
@@ -192,7 +203,7 @@ class Search {
 
 Result<std::optional<Shard>> shard_of(const std::string& path) {
   WEIG_TRY_ASSIGN(look, look_at(path));
-  if (look != Look::sealed) return std::optional<Shard>();
+  if (look != Look::member) return std::optional<Shard>();
   WEIG_TRY_ASSIGN(model, Model::open(path, {.validation = Validation::lazy,
                                             .unknown_dtypes = UnknownDtypes::accept,
                                             .part = Part::metadata}));
@@ -252,7 +263,6 @@ Result<std::vector<std::string>> files_called_alike(const std::string& path) {
     WEIG_TRY_ASSIGN(chosen, model_in_folder(path));
     return files_called_alike(chosen);
   }
-  WEIG_TRY(os::InputFile::open(path));
   if (!parse_member_name(path)) return std::vector{path};
   WEIG_TRY_ASSIGN(paths, files_in(folder_of(path)));
   std::erase_if(paths,
