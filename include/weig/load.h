@@ -74,7 +74,8 @@ struct LoadReport {
   std::uint64_t major_faults = 0;     // that waited for the disk
   std::uint64_t minor_faults = 0;
   // Bytes of the file in the page cache. Nothing where the kernel does not tell: it
-  // tells those who own or may write the file.
+  // tells those who own or may write the file. `resident_before` of a file that lies
+  // in small pages and seemed to be all there is told by the load, so once it ended.
   std::optional<std::uint64_t> resident_before;
   std::optional<std::uint64_t> resident_after;
   // Bytes of the model that are mapped in 2 MiB pages. Nothing where the kernel does

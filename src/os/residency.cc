@@ -19,12 +19,18 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <span>
 #include <utility>
 
 #include "core/try.h"
 #include "os/host.h"
 
 namespace weig::os {
+
+std::uint64_t page_size() noexcept {
+  return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
 namespace {
 
 // linux/mman.h since 6.5; one number on all processors.
@@ -65,29 +71,26 @@ constexpr std::uint64_t kPageIsPresent = 1 << 3;
 constexpr std::uint64_t kPageIsHuge = 1 << 6;
 const unsigned long kPagemapScan = _IOWR('f', 16, ScanArguments);
 
-std::uint64_t page_size() {
-  return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-}
-
 Descriptor open_pagemap() noexcept {
   return Descriptor(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
 }
 
-// Whether no page of a range is missing from the page table.
-bool all_present(const Descriptor& pagemap, Bytes range) noexcept {
-  PageRegion missing{};
+// Looks for the first pages of a range that are missing from the page table, as many as
+// `regions` can hold. The number of regions; negative where the kernel cannot tell.
+int find_missing_pages(const Descriptor& pagemap, Bytes range,
+                       std::span<PageRegion> regions) noexcept {
   ScanArguments arguments{};
   arguments.size = sizeof arguments;
   const auto begin = reinterpret_cast<std::uintptr_t>(range.data());
   arguments.begin = align_down(begin, page_size());
   arguments.end = begin + range.size();
-  arguments.regions = reinterpret_cast<std::uintptr_t>(&missing);
-  arguments.region_count = 1;
-  arguments.max_pages = 1;
+  arguments.regions = reinterpret_cast<std::uintptr_t>(regions.data());
+  arguments.region_count = regions.size();
+  arguments.max_pages = regions.size();
   arguments.inverted = kPageIsPresent;
   arguments.all_of = kPageIsPresent;
   arguments.returned = kPageIsPresent;
-  return ::ioctl(pagemap.number(), kPagemapScan, &arguments) == 0;
+  return ::ioctl(pagemap.number(), kPagemapScan, &arguments);
 }
 
 // mincore is asked for so much at a time, so that its answer stays small.
@@ -148,10 +151,11 @@ struct CachedBytes {
   }
 };
 
+// Small folios are as many as pages, and all are looked at: 9 ms for 1 GB on one CPU.
+// A piece that takes so long lies in such.
+constexpr auto kLong = std::chrono::microseconds(60);
+
 std::optional<std::uint64_t> cached_bytes(const InputFile& file) noexcept {
-  // Small folios are as many as pages, and all are looked at: 20 ms for 5 GB on one
-  // CPU.
-  constexpr auto kLong = std::chrono::microseconds(60);
   CachedBytes count{.file = file};
   const auto start = std::chrono::steady_clock::now();
   const bool more = count.count_piece();
@@ -255,6 +259,20 @@ std::optional<std::uint64_t> resident_bytes(const InputFile& file) {
   return sum;
 }
 
+unsigned places_all_resident(const InputFile& file) {
+  constexpr unsigned kPlaces = 128;
+  constexpr std::uint64_t kPlace = std::uint64_t{64} << 10;
+  constexpr std::uint64_t kPiece = CachedBytes::kPiece;
+  if (file.size() < 4 * kPiece) return 0;
+  const auto start = std::chrono::steady_clock::now();
+  if (cachestat(file, 0, kPiece) != kPiece) return 0;
+  if (std::chrono::steady_clock::now() - start <= kLong) return 0;
+  const std::uint64_t stride = align_down(file.size() / kPlaces, kPlace);
+  for (std::uint64_t i = 0; i < kPlaces; ++i)
+    if (cachestat(file, i * stride + stride / 2, kPlace) < kPlace) return 0;
+  return kPlaces;
+}
+
 std::optional<std::uint64_t> resident_bytes(const InputFile& file,
                                             const Mapping& mapping) {
   if (!mincore_is_true(file)) return resident_bytes(file);
@@ -337,15 +355,32 @@ bool FaultAround::map(Bytes range) const noexcept {
   // A fault maps a stretch that is aligned to its own length: the first may be short.
   const std::size_t past = reinterpret_cast<std::uintptr_t>(range.data()) % kStride;
   iovec bytes[kMost];
+  const auto read_first = [&](std::size_t count) {
+    return ::pwritev(sink_.number(), bytes, static_cast<int>(count), 0) ==
+           static_cast<ssize_t>(count);
+  };
   for (std::size_t at = 0; at < range.size();) {
-    int count = 0;
-    for (; count < static_cast<int>(kMost) && at < range.size();
-         at += at == 0 ? kStride - past : kStride)
+    std::size_t count = 0;
+    for (; count < kMost && at < range.size(); at += at == 0 ? kStride - past : kStride)
       // Only read: an iovec knows no const.
       bytes[count++] = {const_cast<std::byte*>(range.data()) + at, 1};
-    if (::pwritev(sink_.number(), bytes, count, 0) != count) return false;
+    if (!read_first(count)) return false;
   }
-  return all_present(pagemap_, range);
+  // A fault leaves out, of the pages around it, those that are in use for a moment or
+  // that the kernel has marked to read on from.
+  PageRegion missing[kMost];
+  const int found = find_missing_pages(pagemap_, range, missing);
+  if (found <= 0) return found == 0;
+  std::size_t count = 0;
+  const auto start = reinterpret_cast<std::uintptr_t>(range.data());
+  for (const PageRegion& region :
+       std::span(missing).first(static_cast<unsigned>(found)))
+    for (std::uint64_t at = std::max(region.begin, start); at < region.end;
+         at += page_size()) {
+      if (count == kMost) return false;
+      bytes[count++] = {const_cast<std::byte*>(range.data()) + (at - start), 1};
+    }
+  return read_first(count) && find_missing_pages(pagemap_, range, missing) == 0;
 }
 
 }  // namespace weig::os

@@ -11,9 +11,16 @@
 
 namespace weig::os {
 
+std::uint64_t page_size() noexcept;
+
 // Bytes of a file that are in the page cache; nothing where the kernel does not tell.
 std::optional<std::uint64_t> resident_bytes(const InputFile& file);
-// The same, sooner, where a mapping of all of it has most of its pages mapped.
+// At how many places of a file, spread over it, pages were looked for and all found. 0
+// where one is missing, and where counting all takes no time: short files, and those
+// in large folios.
+unsigned places_all_resident(const InputFile& file);
+// The same as the first, sooner, where a mapping of all of it has most of its pages
+// mapped.
 std::optional<std::uint64_t> resident_bytes(const InputFile& file,
                                             const Mapping& mapping);
 

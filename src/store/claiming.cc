@@ -167,6 +167,7 @@ Status Model::Backing::map_or_read(const os::InputFile& file, std::uint64_t leng
     decision.choice.way = LoadWay::read;
     decision.choice.reason = "the file cannot be mapped";
     decision.resident = os::resident_bytes(file);
+    decision.by_places = false;
   }
   WEIG_TRY_ASSIGN(memory, memory_for(length, claim, options.read_into));
   mapping = std::move(memory);

@@ -102,14 +102,24 @@ std::uint64_t sum_of(const std::vector<FileRange>& ranges) {
   return sum;
 }
 
-// All but the memory, which takes a while to find out, and samples.
-LoadFacts facts_of(const os::InputFile& file) {
+// All but the memory, which takes a while to find out, and samples. `counted`: the
+// residency is not told by places alone.
+LoadFacts facts_of(const os::InputFile& file, bool counted) {
   LoadFacts facts{
       .bytes = file.size(), .resident = {}, .storage = {}, .memory = {}, .samples = {}};
   if (auto storage = os::storage_of(file)) facts.storage = *std::move(storage);
   // Counting takes time, where folios are small; in memory, there is nothing to count.
-  facts.resident = facts.storage.in_memory ? file.size() : os::resident_bytes(file);
+  if (!facts.storage.in_memory && !counted)
+    facts.places = os::places_all_resident(file);
+  const bool all = facts.storage.in_memory || facts.places > 0;
+  facts.resident = all ? file.size() : os::resident_bytes(file);
   return facts;
+}
+
+Decision decision_of(Choice choice, const LoadFacts& facts) {
+  return {.choice = std::move(choice),
+          .resident = facts.resident,
+          .by_places = facts.places > 0};
 }
 
 }  // namespace
@@ -156,17 +166,23 @@ Decision decide(const os::InputFile& file, const LoadOptions& options) {
     choice = {.way = LoadWay::populate, .reason = "only parts are asked for"};
   else if (chooses)
     choice = choose_by_size(file.size());
-  if (choice) return {*std::move(choice), os::resident_bytes(file)};
+  if (choice) {
+    const bool by_places = options.ranges.empty() && os::places_all_resident(file) > 0;
+    return {.choice = *std::move(choice),
+            .resident = by_places ? file.size() : os::resident_bytes(file),
+            .by_places = by_places};
+  }
 
-  LoadFacts facts = facts_of(file);
+  LoadFacts facts = facts_of(file, !chooses);
   if (!chooses)
-    return {{.way = options.way, .direct_io = prefers_direct_io(facts), .reason = {}},
-            facts.resident};
+    return decision_of(
+        {.way = options.way, .direct_io = prefers_direct_io(facts), .reason = {}},
+        facts);
   if (auto known = choose_by_residency(facts))
-    return {*std::move(known), facts.resident};
+    return decision_of(*std::move(known), facts);
   facts.memory = memory_limit();
   if (wants_samples(facts)) facts.samples = sample(file);
-  return {choose_way(facts), facts.resident};
+  return decision_of(choose_way(facts), facts);
 }
 
 // Makes ranges of a mapping present, for one thread. What kind of folios a range lies
@@ -182,8 +198,11 @@ class Loader::Mapper {
     const os::Faults after = os::faults_of_this_thread();
     const std::uint64_t few = kFewFaults * (length / os::kHugePage + 1);
     in_small_folios_ = after.major == before.major && after.minor - before.minor > few;
+    waited_ += after.major - before.major;
     return status;
   }
+
+  std::uint64_t waited() const noexcept { return waited_; }  // pages, for a disk
 
  private:
   bool map_around(Bytes range) {
@@ -196,6 +215,7 @@ class Loader::Mapper {
   }
 
   bool in_small_folios_ = false;
+  std::uint64_t waited_ = 0;
   unsigned failures_ = 0;
   std::optional<os::FaultAround> around_;
 };
@@ -211,6 +231,7 @@ Loader::Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
       total_(sum_of(ranges_)),
       piece_(fill ? kReadPiece : kPopulatePiece),
       all_in_memory_(decision.resident >= file_.size()),
+      by_places_(decision.by_places),
       progress_(options.progress),
       generation_(os::process_generation()),
       next_(ranges_.empty() ? mapping.size()
@@ -220,7 +241,7 @@ Loader::Loader(os::InputFile file, const os::Mapping& mapping, std::byte* fill,
   report_.asked = options.way;
   report_.way = choice.way;
   report_.reason = choice.reason;
-  report_.resident_before = decision.resident;
+  if (!by_places_) report_.resident_before = decision.resident;
   report_.direct_io = choice.direct_io && file_.use_direct_io();
   if (choice.direct_io && !report_.direct_io)
     warn("there is no direct I/O here: the file is read through the page cache");
@@ -321,7 +342,7 @@ void Loader::work() {
   std::uint64_t step = piece_;
   while (!stop_) {
     const std::uint64_t piece = next_.fetch_add(length);
-    if (piece >= mapping_.size()) return;
+    if (piece >= mapping_.size()) break;
     const auto start = Clock::now();
     for (const FileRange& range : ranges_) {
       const FileRange part{std::max(range.begin, piece),
@@ -334,6 +355,7 @@ void Loader::work() {
     length = fast ? kFastPiece : piece_;
     step = fast ? kFastStep : taken > kSlow ? kSlowStep : piece_;
   }
+  waited_ += mapper.waited();
 }
 
 // What of the file is in memory after loading, by the quickest way that tells it.
@@ -363,12 +385,17 @@ Status Loader::run() {
     fail(Error(Code::corrupt, "the file was cut while it was loaded")
              .found(*size)
              .expected(mapping_.size()));
+  const std::uint64_t file_size = file_.size();
   file_.close();
   const std::lock_guard lock(mutex_);
   report_.major_faults = after.major - before.major;
   report_.minor_faults = after.minor - before.minor;
   report_.huge_mapped = huge;
   report_.resident_after = resident;
+  // Each of those was a page that was not there.
+  if (by_places_ && !stop_)
+    report_.resident_before =
+        file_size - std::min(file_size, waited_ * os::page_size());
   report_.seconds = seconds;
   report_.finished = true;
   if (stop_ && !failure_) failure_ = Error(Code::cancelled, "loading was stopped");

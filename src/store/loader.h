@@ -24,6 +24,8 @@ struct Decision {
   // Of the file, in the page cache. Nothing: the kernel does not tell, or
   // (LoadWay::map) it was not asked.
   std::optional<std::uint64_t> resident = {};
+  // That is all of it, by a look at some places: loading will tell.
+  bool by_places = false;
 };
 
 // invalid_argument where there is no such way, or ranges are out of order.
@@ -83,11 +85,13 @@ class Loader {
   const std::uint64_t total_;            // bytes of it
   const std::uint64_t piece_;            // bytes that a thread takes at a time
   const bool all_in_memory_;             // before anything was loaded
+  const bool by_places_;                 // is how that is known
   const Progress progress_;
   const std::uint64_t generation_;  // of the process that loads
   std::atomic<std::uint64_t> next_;
   std::atomic<bool> stop_ = false;
-  std::atomic<bool> touch_ = false;  // the kernel cannot populate
+  std::atomic<bool> touch_ = false;        // the kernel cannot populate
+  std::atomic<std::uint64_t> waited_ = 0;  // pages, for a disk
 
   const std::atomic<bool>* replaced_ = nullptr;
   MemoryClaim* claim_ = nullptr;

@@ -35,6 +35,9 @@ double resident_share(const LoadFacts& facts) {
 }
 
 std::string residency_text(const LoadFacts& facts) {
+  if (facts.places > 0)
+    return "all of " + std::to_string(facts.places) +
+           " places looked at are in memory already";
   if (facts.resident)
     return gigabytes(*facts.resident) + " of " + gigabytes(facts.bytes) +
            " are in memory already";

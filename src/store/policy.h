@@ -23,6 +23,7 @@ struct Samples {
 struct LoadFacts {
   std::uint64_t bytes = 0;
   std::optional<std::uint64_t> resident;  // nothing: the kernel does not tell
+  unsigned places = 0;  // if not 0, all of so many places, and so `resident` is all
   Storage storage;
   MemoryLimit memory;
   std::optional<Samples> samples;

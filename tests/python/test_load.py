@@ -246,6 +246,32 @@ def test_a_half_resident_file_is_populated(model):
     assert "are in memory already" in report["reason"]
 
 
+def test_a_file_in_small_pages_is_looked_at_in_places(weig, big_tmp):
+    """Then the load itself tells whether all was there."""
+    source, model = big_tmp / "m.safetensors", big_tmp / "m.weig"
+    tensors = {"w": ("U8", [96, MIB], os.urandom(96 * MIB))}
+    source.write_bytes(safetensors_file.by_reference(tensors))
+    weig.ok("convert", source, "-o", model)
+    size = os.path.getsize(model)
+    with open(model, "r+b", buffering=0) as file:
+        data = file.read()
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        file.seek(0)
+        for at in range(0, size, 4096):
+            file.write(data[at : at + 4096])
+        os.fsync(file.fileno())
+    report = load(model)
+    assert report["reason"] == "all of 128 places looked at are in memory already"
+    assert report["resident_before"] == report["resident_after"] == size
+
+    with open(model, "rb") as file:
+        for page in (7, 1000, 1001):
+            os.posix_fadvise(file.fileno(), 4096 * page, 4096, os.POSIX_FADV_DONTNEED)
+    report = load(model, "populate")
+    assert size - 3 * 4096 <= report["resident_before"] < size
+    assert report["resident_after"] == size
+
+
 def test_explicit_reading_is_direct_where_cold(model):
     evict(model)
     report = load(model, "read")
