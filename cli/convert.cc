@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "change_options.h"
 #include "command.h"
 #include "convert_report.h"
 #include "options.h"
@@ -23,6 +24,7 @@ struct Arguments {
   std::vector<std::string> sources;
   std::string target;
   ConvertOptions options;
+  ChangeOptions changes;
   Form form = Form::text;
 };
 
@@ -40,6 +42,7 @@ int ask_for_target(const Arguments& arguments) {
 Result<ConvertReport> convert_with_bar(const Arguments& arguments) {
   ProgressBar bar("converting");
   ConvertOptions options = arguments.options;
+  options.change = change_function(arguments.changes);
   options.progress = bar.callback();
   return convert(arguments.sources, arguments.target, options);
 }
@@ -53,12 +56,22 @@ void warn_of_name(ConvertReport& report) {
                   report.output));
 }
 
+// Patterns that match nothing, or nothing of a type that can be changed.
+void warn_of_no_change(const Arguments& arguments, ConvertReport& report) {
+  const bool wanted = arguments.changes.cast || arguments.changes.quantize;
+  if (wanted && report.cast + report.quantized == 0)
+    report.warnings.push_back("no tensor was changed");
+}
+
 int run_convert(const Arguments& arguments) {
+  if (const auto wrong = conflict(arguments.changes))
+    return fail_usage("weig convert", *wrong, arguments.form);
   if (arguments.sources.size() > 1 && arguments.target.empty())
     return ask_for_target(arguments);
   auto report = convert_with_bar(arguments);
   if (!report) return fail(with_force_hint(report.error()), arguments.form);
   warn_of_name(*report);
+  warn_of_no_change(arguments, *report);
   tell_more(*report, arguments.options.other_files);
   return print_report(*report, arguments.form);
 }
@@ -117,13 +130,15 @@ Command add_convert(CLI::App& app) {
       ->type_name("DST");
   add_force(*command, arguments->options.existing);
   add_convert_options(*command, arguments->options);
+  add_change_options(*command, arguments->changes);
   add_json(*command, arguments->form);
   command->footer(
       "Examples:\n"
       "  weig convert model.safetensors\n"
       "  weig convert part-1.safetensors part-2.safetensors -o model.weig\n"
       "  weig convert --copy-others folder -o other/model.weig\n"
-      "  weig convert model.safetensors --shard-size 5GB -o model.weig");
+      "  weig convert model.safetensors --shard-size 5GB -o model.weig\n"
+      "  weig convert model.safetensors --quantize int8 --exclude '*embed*'");
   return {command, [arguments] { return run_convert(*arguments); }};
 }
 

@@ -16,7 +16,7 @@ if [[ ${1-} == core ]]; then
 fi
 (($#)) || set -- aarch64 s390x
 declare -A debian_names=([aarch64]=arm64 [s390x]=s390x)
-packages=(libgtest-dev libsimdjson-dev libxxhash-dev nettle-dev)
+packages=(libgtest-dev libhwy-dev libsimdjson-dev libxxhash-dev nettle-dev)
 
 ./scripts/setup.sh test
 
@@ -36,7 +36,7 @@ get_libraries() {
   apt-get "${private[@]}" install -y --download-only --no-install-recommends \
     "${packages[@]}"
   local package
-  for package in "$state"/archives/lib{gtest,simdjson,xxhash,nettle}*.deb \
+  for package in "$state"/archives/lib{gtest,hwy,simdjson,xxhash,nettle}*.deb \
                  "$state"/archives/nettle-dev_*.deb; do
     dpkg-deb -x "$package" "$folder"
   done

@@ -11,14 +11,16 @@ BELOW = {
     "core": set(),
     "os": {"core"},
     "formats": {"core"},
-    "store": {"core", "os", "formats"},
-    "convert": {"core", "os", "formats", "store"},
+    "kernels": {"core"},
+    "store": {"core", "os", "formats", "kernels"},
+    "convert": {"core", "os", "formats", "kernels", "store"},
 }
 # Layer -> headers of other projects that it may include, and exceptions from the rules
 # on headers of the C++ library below (convert needs paths and folder listings).
 FOREIGN = {
     "core": {"xxhash.h", "xxh_x86dispatch.h"},
     "formats": {"simdjson.h"},
+    "kernels": {"hwy/highway.h", "hwy/foreach_target.h"},
     "store": {"simdjson.h"},
     "convert": {"simdjson.h", "nettle/sha2.h", "filesystem"},
 }
@@ -96,7 +98,7 @@ def broken_include(path, argument):
         return f"{layer} may not include it: OS headers belong in src/os"
     if angled in INPUT_OUTPUT:
         return "input and output belong in src/os"
-    if angled in THREADS and layer in ("core", "formats"):
+    if angled in THREADS and layer in ("core", "formats", "kernels"):
         return f"{layer} knows no threads"
     return None
 
@@ -144,6 +146,11 @@ MUST_FAIL = [
     ("src/formats/a.cc", '#include "store/sink.h"'),
     ("src/formats/a.cc", "#include <filesystem>"),
     ("src/formats/a.cc", "#include <future>"),
+    ("src/kernels/a.cc", '#include "os/os.h"'),
+    ("src/kernels/a.cc", '#include "formats/json.h"'),
+    ("src/kernels/a.cc", "#include <thread>"),
+    ("src/core/a.cc", '#include "kernels/affine.h"'),
+    ("src/store/a.cc", "#include <hwy/highway.h>"),
     ("src/store/a.cc", '#include "convert/sources.h"'),
     ("src/store/a.cc", "#include <fcntl.h>"),
     ("src/store/a.cc", "#include <nettle/sha2.h>"),
@@ -173,6 +180,8 @@ MUST_PASS = [
     ("src/core/a.cc", "#ifndef NDEBUG\n#endif\n#if unixoid\n#endif"),
     ("src/os/a.cc", '#include "core/bytes.h"\n#include <sys/mman.h>\n#ifdef __linux__'),
     ("src/formats/a.cc", '#include "core/text.h"\n#include <simdjson.h>'),
+    ("src/kernels/a.cc", '#include "core/bytes.h"\n#include <hwy/highway.h>'),
+    ("src/store/a.cc", '#include "kernels/affine.h"'),
     ("src/store/a.cc", '#include "os/os.h"\n#include "formats/json.h"\n#include <mutex>'),
     ("src/convert/a.cc", '#include "store/sink.h"\n#include <nettle/sha2.h>'),
     ("src/capi/c.cc", "#include <weig/c.h>"),

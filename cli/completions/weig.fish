@@ -43,6 +43,18 @@ complete -c weig -n '__weig_in convert' -l shard-size -x \
     -d 'Write a set of files, none larger'
 complete -c weig -n '__weig_in convert' -l max-header-bytes -x \
     -d 'Refuse longer headers of source files'
+complete -c weig -n '__weig_in convert' -l cast -x -a 'f32 f16 bf16 f8_e4m3fn' \
+    -d 'Cast floating tensors'
+complete -c weig -n '__weig_in convert' -l quantize -x -a 'int8 int4' \
+    -d 'Quantize floating tensors'
+complete -c weig -n '__weig_in convert' -l block -x \
+    -d 'One scale for so many neighbours'
+complete -c weig -n '__weig_in convert' -l asymmetric \
+    -d 'Unsigned integers with zero points'
+complete -c weig -n '__weig_in convert' -l include -x \
+    -d 'Change only tensors with such names'
+complete -c weig -n '__weig_in convert' -l exclude -x \
+    -d 'Leave tensors with such names'
 
 complete -c weig -n '__weig_in get' -l slice -x -d 'Only these elements, as in NumPy'
 complete -c weig -n '__weig_in get' -l raw -d 'Bytes as they are stored'

@@ -5,15 +5,19 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 #include <weig/error.h>
 #include <weig/model.h>
 #include <weig/model_set.h>
 #include <weig/progress.h>
+#include <weig/quantize.h>
 #include <weig/view.h>
 #include <weig/writer.h>
 
@@ -31,6 +35,15 @@ enum class OtherFiles { leave, copy };
 // Whether to record the SHA-256 of each source file in the metadata.
 enum class SourceHash { none, sha256 };
 
+// What becomes of a tensor on its way: it is kept as it is, cast to a type (cast()), or
+// quantized (Quantizer). A tensor NAME that is quantized keeps its name; NAME.scale
+// and, where they are stored, NAME.zero_point come with it, and the quantization
+// section.
+struct Keep {
+  friend bool operator==(const Keep&, const Keep&) = default;
+};
+using TensorChange = std::variant<Keep, Dtype, QuantizeOptions>;
+
 struct ConvertOptions {
   Existing existing = Existing::refuse;
   Strictness strictness = Strictness::strict;
@@ -41,6 +54,12 @@ struct ConvertOptions {
   // NAME.weig, none of whose files is larger, but where a single tensor is. Layers stay
   // in one file where that holds them. At least 1.
   std::optional<std::uint64_t> shard_bytes = {};
+  // Asked for each tensor of the sources; empty: all are kept. Those that a
+  // quantization section of a source names are kept, whatever the answer; so are those
+  // without elements.
+  std::function<TensorChange(std::string_view name, Dtype dtype,
+                             std::span<const std::uint64_t> shape)>
+      change = {};
   Progress progress = nullptr;
 };
 
@@ -56,6 +75,8 @@ struct ConvertReport {
   std::string output;  // of a set, its first member
   std::uint64_t tensors = 0;
   std::uint64_t aliases = 0;        // tensors stored as another name of others' bytes
+  std::uint64_t cast = 0;           // tensors that came with another type
+  std::uint64_t quantized = 0;      // tensors; their scales and zero points not counted
   std::uint64_t data_bytes = 0;     // of tensors, aliases not counted
   std::uint64_t padding_bytes = 0;  // zeros between and after them
   std::uint64_t file_size = 0;      // of a set, of all its files
@@ -82,11 +103,14 @@ Result<std::string> default_target(std::span<const std::string> sources);
 // decides what a source is. What is made of a set is, byte for byte, what would have
 // been made of its source at once.
 //
+// A file with changed tensors keeps no source header: export gives other bytes.
+//
 // Fails with cannot_open, corrupt, unsupported, exists (also where the target is one of
-// the sources), io, limit, invalid_argument or cancelled; then the target is untouched,
-// or complete where only its folder could not be synced or other files not be copied.
-// Of a set, all files appear or none; a kill while they get their names leaves some,
-// which open as little as any set without all its members.
+// the sources, and where the name of an added tensor is taken), io, limit,
+// invalid_argument or cancelled; then the target is untouched, or complete where only
+// its folder could not be synced or other files not be copied. Of a set, all files
+// appear or none; a kill while they get their names leaves some, which open as little
+// as any set without all its members.
 Result<ConvertReport> convert(std::span<const std::string> sources,
                               const std::string& target,
                               const ConvertOptions& options = {});

@@ -19,6 +19,7 @@
 #include <weig/page_cache.h>
 #include <weig/parts.h>
 #include <weig/progress.h>
+#include <weig/quantize.h>
 #include <weig/verify.h>
 #include <weig/version.h>
 #include <weig/view.h>

@@ -9,6 +9,7 @@
 
 #include <weig/metadata.h>
 
+#include "convert/changes.h"
 #include "convert/other_files.h"
 #include "convert/partition.h"
 #include "convert/quantization.h"
@@ -118,13 +119,15 @@ class Conversion {
 
   Status run(const std::string& target) {
     const auto start = std::chrono::steady_clock::now();
-    make_specs();
-    auto plan = Plan::make(specs_);
+    WEIG_TRY_ASSIGN(changes, Changes::make(sources_, options_));
+    changes_ = std::move(changes);
+    auto plan = Plan::make(changes_->specs());
     if (!plan) return std::move(plan).error().file(sources_.files[0].file.path());
     plan_ = *std::move(plan);
     WEIG_TRY(make_sections());
     // Before there is a file and before it gets its name, however little is copied.
-    WEIG_TRY(tell(0, plan_.data_bytes()));
+    count_bytes();
+    WEIG_TRY(tell(0, total_));
     WEIG_TRY(options_.shard_bytes ? write_set(target) : write_file(target));
     for (const SourceFile& source : sources_.files)
       report.sources.push_back(source.file.path());
@@ -153,27 +156,12 @@ class Conversion {
     return Error(Code::cancelled, "conversion was stopped");
   }
 
-  void make_specs() {
-    // Share numbers are per file; one after the other they are numbers for all.
-    std::uint32_t base = 0;
-    std::vector<std::uint32_t> bases;
-    for (const SourceFile& source : sources_.files) {
-      bases.push_back(base);
-      for (const auto& e : source.manifest.entries())
-        if (e.shares != TensorSpec::kOwn)
-          base = std::max(base, bases.back() + e.shares + 1);
-    }
-    specs_.reserve(sources_.tensors.size());
-    for (const SourceTensor& tensor : sources_.tensors) {
-      const Manifest& manifest = sources_.files[tensor.file].manifest;
-      const Manifest::Entry& e = entry(tensor);
-      specs_.push_back({.name = manifest.name(e),
-                        .dtype = e.dtype,
-                        .shape = manifest.shape(e),
-                        .shares = e.shares == TensorSpec::kOwn
-                                      ? TensorSpec::kOwn
-                                      : bases[tensor.file] + e.shares});
-    }
+  // What a tensor of the new file is made of, and how.
+  const SourceTensor& source_of(std::uint32_t ordinal) const {
+    return sources_.tensors[(*changes_)[plan_.order()[ordinal]].source];
+  }
+  NewTensor::Part part_of(std::uint32_t ordinal) const {
+    return (*changes_)[plan_.order()[ordinal]].part;
   }
 
   // Metadata and source, which the first member of a set has for all; quantization.
@@ -188,15 +176,15 @@ class Conversion {
       sections_.push_back(
           {disk::SectionKind::metadata, std::vector(bytes.begin(), bytes.end())});
     }
-    if (const auto& origin = sources_.origin) {
+    if (const auto& origin = sources_.origin; origin && !changes_->any()) {
       // Specs of a single source, and of a set, are its entries.
       sections_.push_back(
           {disk::SectionKind::source,
-           make_source_section(origin->header, origin->file_size, origin->order, specs_,
-                               plan_, metadata)});
+           make_source_section(origin->header, origin->file_size, origin->order,
+                               changes_->specs(), plan_, metadata)});
       report.exact_source = true;
     }
-    WEIG_TRY_ASSIGN(entries, gather_quantization(sources_, specs_, plan_));
+    WEIG_TRY_ASSIGN(entries, gather_quantization(sources_, *changes_, plan_));
     quantization_ = std::move(entries);
     return {};
   }
@@ -206,7 +194,7 @@ class Conversion {
   Status write_file(const std::string& target) {
     std::vector<SectionBytes> sections = std::move(sections_);
     WEIG_TRY(add_quantization(quantization_, all(), sections));
-    WEIG_TRY_ASSIGN(writer, Writer::create(target, specs_, plan_,
+    WEIG_TRY_ASSIGN(writer, Writer::create(target, changes_->specs(), plan_,
                                            {.existing = options_.existing,
                                             .sections = std::move(sections),
                                             .permissions = permissions()}));
@@ -228,13 +216,13 @@ class Conversion {
       first_section_bytes += section.bytes.size();
     const std::vector<OrdinalRun> together = needed_together(quantization_);
     const std::vector<OrdinalRun> members = partition(
-        specs_, plan_,
+        changes_->specs(), plan_,
         {.file_bytes = *options_.shard_bytes,
          .first_section_bytes = first_section_bytes,
          .section_bytes_a_tensor = quantization_.empty() ? 0 : sizeof(Quantization),
          .together = together});
     WEIG_TRY_ASSIGN(sections, member_sections(members));
-    WEIG_TRY(output.create(specs_, plan_, members, sections, permissions()));
+    WEIG_TRY(output.create(changes_->specs(), plan_, members, sections, permissions()));
     WEIG_TRY(copy_data(output.writers(), members));
     WEIG_TRY(before_naming());
     WEIG_TRY_ASSIGN(set, output.publish());
@@ -270,7 +258,7 @@ class Conversion {
   // All data is written.
   Status before_naming() const {
     WEIG_TRY(check_sources());
-    return tell(report.data_bytes, report.data_bytes);
+    return tell(total_, total_);
   }
 
   // The metadata with the SHA-256 of each source file.
@@ -296,43 +284,82 @@ class Conversion {
     return metadata.text();
   }
 
-  // Each writer gets the tensors of its run; the runs are all of the plan, in order.
-  Status copy_data(std::span<Writer> writers, std::span<const OrdinalRun> runs) {
+  // Counts what there is to do, and what there will be.
+  void count_bytes() {
+    report.tensors = plan_.size();
+    report.cast = changes_->cast();
+    report.quantized = changes_->quantized();
     for (std::uint32_t ordinal = 0; ordinal < plan_.size(); ++ordinal) {
       report.aliases += plan_.is_alias(ordinal) ? 1 : 0;
-      report.data_bytes += plan_.is_alias(ordinal) ? 0 : plan_.byte_count(ordinal);
+      if (plan_.is_alias(ordinal)) continue;
+      report.data_bytes += plan_.byte_count(ordinal);
+      if (part_of(ordinal) <= NewTensor::Part::codes)
+        total_ += entry(source_of(ordinal)).size;
     }
-    report.tensors = plan_.size();
+  }
+
+  // Each writer gets the tensors of its run; the runs are all of the plan, in order.
+  Status copy_data(std::span<Writer> writers, std::span<const OrdinalRun> runs) {
     for (const SourceFile& source : sources_.files) readers_.emplace_back(source.file);
+    ChangeWriter changing(
+        *changes_,
+        [this](std::uint32_t source, std::uint64_t offset, MutableBytes out) {
+          return read(sources_.tensors[source], offset, out);
+        },
+        [this](std::uint64_t bytes) { return tell_of(bytes); });
     for (std::size_t w = 0; w < writers.size(); ++w) {
       for (std::uint32_t ordinal = runs[w].first; ordinal < runs[w].end(); ++ordinal)
-        if (!plan_.is_alias(ordinal)) WEIG_TRY(copy_tensor(ordinal, writers[w]));
+        if (!plan_.is_alias(ordinal))
+          WEIG_TRY(write_tensor(ordinal, writers[w], changing));
       // Nothing more comes: its buffers are free for the next.
       WEIG_TRY(writers[w].digests());
     }
     return {};
   }
 
-  Status copy_tensor(std::uint32_t ordinal, Writer& writer) {
-    const SourceTensor& tensor = sources_.tensors[plan_.order()[ordinal]];
-    const SourceFile& source = sources_.files[tensor.file];
+  Status write_tensor(std::uint32_t ordinal, Writer& writer, ChangeWriter& changing) {
+    const SourceTensor& tensor = source_of(ordinal);
     const Manifest::Entry& e = entry(tensor);
-    const std::uint32_t unit =
-        source.manifest.big_endian ? dtype_info(e.dtype)->swap_unit : 1;
-    for (std::uint64_t at = 0; at < e.size;) {
+    if (part_of(ordinal) == NewTensor::Part::copy)
+      WEIG_TRY(copy_tensor(tensor, writer));
+    else
+      WEIG_TRY(changing.write(writer, plan_.order()[ordinal], e.dtype, e.size));
+    if (part_of(ordinal) > NewTensor::Part::codes) return {};
+    return check_digest(sources_.files[tensor.file], tensor.entry, hasher_);
+  }
+
+  Status copy_tensor(const SourceTensor& tensor, Writer& writer) {
+    const std::uint64_t size = entry(tensor).size;
+    for (std::uint64_t at = 0; at < size;) {
       WEIG_TRY_ASSIGN(room, writer.space());
       const MutableBytes bytes = room;  // ends on a multiple of 64 or with the tensor
-      WEIG_TRY(readers_[tensor.file].read(e.begin + at, bytes));
-      swap_in_place(bytes, unit);
-      if (!source.digests.empty()) hasher_.update(bytes);
+      WEIG_TRY(read(tensor, at, bytes));
       WEIG_TRY(writer.advance(bytes.size()));
       at += bytes.size();
-      done_ += bytes.size();
-      if (done_ - told_ < kWindow && done_ < report.data_bytes) continue;
-      told_ = done_;
-      WEIG_TRY(tell(done_, report.data_bytes));
+      WEIG_TRY(tell_of(bytes.size()));
     }
-    return check_digest(source, tensor.entry, hasher_);
+    return {};
+  }
+
+  // Reads a part of a source's tensor, little-endian, and adds it to its digest, which
+  // begins with the tensor.
+  Status read(const SourceTensor& tensor, std::uint64_t offset, MutableBytes out) {
+    const SourceFile& source = sources_.files[tensor.file];
+    const Manifest::Entry& e = entry(tensor);
+    WEIG_TRY(readers_[tensor.file].read(e.begin + offset, out));
+    if (source.manifest.big_endian) swap_in_place(out, dtype_info(e.dtype)->swap_unit);
+    if (source.digests.empty()) return {};
+    if (offset == 0) hasher_.reset();
+    hasher_.update(out);
+    return {};
+  }
+
+  // `bytes` more of the sources are done.
+  Status tell_of(std::uint64_t bytes) {
+    done_ += bytes;
+    if (done_ - told_ < kWindow && done_ < total_) return {};
+    told_ = done_;
+    return tell(done_, total_);
   }
 
   // Half of a file and half of what somebody wrote over it are no model.
@@ -362,13 +389,14 @@ class Conversion {
 
   Sources sources_;
   const ConvertOptions& options_;
-  std::vector<TensorSpec> specs_;
+  std::optional<Changes> changes_;
   Plan plan_;
   std::vector<SectionBytes> sections_;
   std::vector<Quantization> quantization_;
   std::vector<SourceReader> readers_;  // by file
   Hasher hasher_;
-  std::uint64_t done_ = 0;  // bytes copied, and how many of them were told
+  std::uint64_t total_ = 0;  // bytes of the sources that become something
+  std::uint64_t done_ = 0;   // of them, and how many of those were told
   std::uint64_t told_ = 0;
 };
 

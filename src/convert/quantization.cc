@@ -14,13 +14,16 @@ constexpr std::uint32_t kKnownScheme = 1;
 
 // Where entries of the sources' manifests are in the new table.
 std::vector<std::vector<std::uint32_t>> new_ordinals(const Sources& sources,
+                                                     const Changes& changes,
                                                      const Plan& plan) {
   std::vector<std::vector<std::uint32_t>> ordinals;
   ordinals.reserve(sources.files.size());
   for (const SourceFile& source : sources.files)
     ordinals.emplace_back(source.manifest.entries().size(), disk::kNone);
   for (std::uint32_t ordinal = 0; ordinal < plan.size(); ++ordinal) {
-    const SourceTensor& tensor = sources.tensors[plan.order()[ordinal]];
+    const NewTensor& made = changes[plan.order()[ordinal]];
+    if (made.part > NewTensor::Part::codes) continue;
+    const SourceTensor& tensor = sources.tensors[made.source];
     ordinals[tensor.file][tensor.entry] = ordinal;
   }
   return ordinals;
@@ -49,14 +52,10 @@ Status move(Quantization& q, std::span<const std::uint32_t> ordinals) {
 }  // namespace
 
 Result<std::vector<Quantization>> gather_quantization(const Sources& sources,
-                                                      std::span<const TensorSpec> specs,
+                                                      const Changes& changes,
                                                       const Plan& plan) {
-  std::vector<Quantization> entries;
-  if (std::ranges::all_of(sources.files, [](const SourceFile& source) {
-        return source.quantization.empty();
-      }))
-    return entries;
-  const auto ordinals = new_ordinals(sources, plan);
+  std::vector<Quantization> entries = changes.entries(plan);
+  const auto ordinals = new_ordinals(sources, changes, plan);
   for (std::size_t f = 0; f < sources.files.size(); ++f)
     for (Quantization q : sources.files[f].quantization) {
       if (q.tensor >= ordinals[f].size()) continue;  // the file changed meanwhile
@@ -66,7 +65,7 @@ Result<std::vector<Quantization>> gather_quantization(const Sources& sources,
         return std::move(status)
             .error()
             .file(sources.files[f].file.path())
-            .tensor(specs[plan.order()[q.tensor]].name);
+            .tensor(changes.specs()[plan.order()[q.tensor]].name);
       entries.push_back(q);
     }
   std::ranges::sort(entries, {}, &Quantization::tensor);

@@ -8,16 +8,17 @@
 
 #include <weig/writer.h>
 
+#include "convert/changes.h"
 #include "convert/partition.h"
 #include "convert/sources.h"
 
 namespace weig {
 
-// All entries of the sources, in ascending order of their tensors in `plan`. Fails with
-// unsupported where a tensor that one needs is left out, and where a scheme is not
-// known whose numbers would have to change.
+// All entries of the sources, and of what is quantized on the way, in ascending order
+// of their tensors in `plan`. Fails with unsupported where a tensor that one needs is
+// left out, and where a scheme is not known whose numbers would have to change.
 Result<std::vector<Quantization>> gather_quantization(const Sources& sources,
-                                                      std::span<const TensorSpec> specs,
+                                                      const Changes& changes,
                                                       const Plan& plan);
 
 // The tensors that each entry needs beside its own: what a set must not divide.

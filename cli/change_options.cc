@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "change_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "glob.h"
+#include "options.h"
+#include "terminal.h"
+
+namespace weig::cli {
+namespace {
+
+// Blocks of 4-bit integers where --block says nothing: of one scale for a whole channel
+// too little is left.
+constexpr std::uint32_t kDefaultNibbleBlock = 32;
+
+bool matches_any(const std::vector<std::string>& patterns, std::string_view name) {
+  return std::ranges::any_of(patterns, [name](const std::string& pattern) {
+    return glob_matches(pattern, name);
+  });
+}
+
+bool is_chosen(const ChangeOptions& options, std::string_view name) {
+  return (options.include.empty() || matches_any(options.include, name)) &&
+         !matches_any(options.exclude, name);
+}
+
+QuantizeOptions quantize_options(const ChangeOptions& options) {
+  const bool nibbles = options.quantize == Dtype::i4;
+  QuantizeOptions how{.to = *options.quantize, .scheme = options.scheme};
+  if (options.scheme == Scheme::asymmetric) how.to = nibbles ? Dtype::u4 : Dtype::u8;
+  how.block = options.block.value_or(nibbles ? kDefaultNibbleBlock : 0);
+  if (how.block == 0) how.axis = 0;
+  return how;
+}
+
+bool is_quantizable(const ChangeOptions& options, Dtype dtype,
+                    std::span<const std::uint64_t> shape) {
+  const bool floating =
+      dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16;
+  // Vectors are small, and models are sensitive to them.
+  const std::size_t least_rank = options.include.empty() ? 2 : 1;
+  return floating && shape.size() >= least_rank;
+}
+
+Dtype quantized_type(const std::string& name) {
+  if (name == "int8") return Dtype::i8;
+  if (name == "int4") return Dtype::i4;
+  throw CLI::ValidationError(
+      "--quantize",
+      fmt::format("no type is called {}; there are int8, int4", printable(name)));
+}
+
+Dtype cast_type(const std::string& name) {
+  const auto dtype = dtype_from_name(name);
+  if (dtype && is_castable(*dtype)) return *dtype;
+  throw CLI::ValidationError(
+      "--cast", fmt::format("no type to cast to is called {}; there are f32, f16, "
+                            "bf16, f8_e4m3fn",
+                            printable(name)));
+}
+
+}  // namespace
+
+void add_change_options(CLI::App& command, ChangeOptions& options) {
+  command
+      .add_option_function<std::string>(
+          "--cast",
+          [&options](const std::string& name) { options.cast = cast_type(name); },
+          "Cast floating tensors to f32, f16, bf16 or\nf8_e4m3fn")
+      ->type_name("TYPE");
+  command
+      .add_option_function<std::string>(
+          "--quantize",
+          [&options](const std::string& name) {
+            options.quantize = quantized_type(name);
+          },
+          "Quantize floating tensors of rank 2 and more to\n"
+          "int8, one scale a row, or int4, one scale for 32\nneighbours")
+      ->type_name("TYPE");
+  command
+      .add_option("--block", options.block,
+                  "With --quantize: one scale for N neighbours along\nthe last axis")
+      ->check(whole_number(UINT32_MAX, 1))
+      ->type_name("N");
+  command.add_flag_callback(
+      "--asymmetric", [&options] { options.scheme = Scheme::asymmetric; },
+      "With --quantize: unsigned integers, with zero\npoints");
+  command
+      .add_option("--include", options.include,
+                  "Change only tensors whose names match, as in ls;\nmay be repeated")
+      ->allow_extra_args(false)
+      ->type_name("PATTERN");
+  command
+      .add_option("--exclude", options.exclude,
+                  "Leave tensors whose names match; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("PATTERN");
+}
+
+std::optional<std::string> conflict(const ChangeOptions& options) {
+  if (options.cast && options.quantize)
+    return "--cast and --quantize: a tensor becomes one or the other";
+  if (!options.quantize && options.block) return "--block goes with --quantize";
+  if (!options.quantize && options.scheme == Scheme::asymmetric)
+    return "--asymmetric goes with --quantize";
+  const bool chosen = !options.include.empty() || !options.exclude.empty();
+  if (chosen && !options.cast && !options.quantize)
+    return "--include and --exclude go with --cast or --quantize";
+  return std::nullopt;
+}
+
+decltype(ConvertOptions::change) change_function(const ChangeOptions& options) {
+  if (!options.cast && !options.quantize) return {};
+  return [options](std::string_view name, Dtype dtype,
+                   std::span<const std::uint64_t> shape) -> TensorChange {
+    if (!is_chosen(options, name)) return Keep{};
+    if (options.cast) {
+      if (is_castable(dtype)) return *options.cast;
+      return Keep{};
+    }
+    if (is_quantizable(options, dtype, shape)) return quantize_options(options);
+    return Keep{};
+  };
+}
+
+}  // namespace weig::cli

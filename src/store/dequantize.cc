@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dequantizing: what goes together is proven here, and taken apart into runs; the
+// arithmetic on elements is kernels/affine.cc.
+#include <weig/quantize.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "core/record.h"
+#include "core/try.h"
+#include "kernels/affine.h"
+#include "kernels/float_cast.h"
+#include "store/block_grid.h"
+#include "store/parallel.h"
+
+namespace weig {
+namespace {
+
+// Elements that a thread takes at a time, and those that it has as floats meanwhile:
+// even numbers, so that they begin on whole bytes.
+constexpr std::uint64_t kPart = std::uint64_t{1} << 17;
+constexpr std::uint64_t kChunk = 4096;
+
+bool is_nibble(Dtype dtype) noexcept {
+  return dtype == Dtype::i4 || dtype == Dtype::u4;
+}
+
+Dtype byte_type(Dtype dtype) noexcept {
+  if (!is_nibble(dtype)) return dtype;
+  return dtype == Dtype::i4 ? Dtype::i8 : Dtype::u8;
+}
+
+Status check_size(const char* which, std::uint64_t found, std::uint64_t expected) {
+  if (found == expected) return {};
+  return Error(Code::invalid_argument, std::string(which) + " another size")
+      .found(std::to_string(found) + " bytes")
+      .expected(std::to_string(expected));
+}
+
+Status check_types(Dtype from, Dtype to) {
+  using enum Dtype;
+  if (from != i8 && from != u8 && from != i4 && from != u4)
+    return Error(Code::invalid_argument, "elements of this type cannot be dequantized")
+        .found(std::string(dtype_name(from)))
+        .expected("i8, u8, i4 or u4");
+  if (!kernels::is_castable(to))
+    return Error(Code::invalid_argument, "elements cannot be dequantized to this type")
+        .found(std::string(dtype_name(to)))
+        .expected("f32, f16, bf16 or f8_e4m3fn");
+  return {};
+}
+
+Status check_axis(const QuantizedTensor& tensor) {
+  const std::size_t rank = tensor.shape.size();
+  if (tensor.axis == disk::kNone && tensor.block == 0) return {};
+  if (tensor.axis >= rank)
+    return Error(Code::invalid_argument, "the axis of the scales is not there")
+        .found(tensor.axis)
+        .expected("below the rank, " + std::to_string(rank));
+  if (tensor.block != 0 && tensor.axis + 1 != rank)
+    return Error(Code::invalid_argument, "blocks lie along another axis than the last")
+        .found(tensor.axis)
+        .expected(rank - 1);
+  return {};
+}
+
+// How many scales the tensor has.
+std::uint64_t scale_count(const QuantizedTensor& tensor) {
+  if (tensor.axis == disk::kNone) return 1;
+  if (tensor.block == 0) return tensor.shape[tensor.axis];
+  const BlockGrid grid = BlockGrid::of(tensor.shape, tensor.axis, tensor.block);
+  return grid.rows * grid.blocks_per_row();
+}
+
+std::uint64_t byte_count(Dtype dtype, std::uint64_t elements) {
+  return is_nibble(dtype) ? elements / 2 + elements % 2 : elements;
+}
+
+// The parameters as the kernels want them.
+struct Parameters {
+  std::vector<float> scales;
+  std::vector<std::int16_t> zeros;  // empty where all are 0
+
+  explicit Parameters(const QuantizedTensor& tensor)
+      : scales(tensor.scales.size() / sizeof(float)) {
+    if (!scales.empty())
+      std::memcpy(scales.data(), tensor.scales.data(), tensor.scales.size());
+    if (tensor.zero_points.empty()) return;
+    zeros.resize(scales.size());
+    std::vector<std::byte> codes(tensor.zero_points.begin(), tensor.zero_points.end());
+    if (is_nibble(tensor.dtype)) {
+      codes.resize(scales.size());
+      kernels::unpack_nibbles(tensor.dtype, tensor.zero_points.data(), scales.size(),
+                              codes.data());
+    }
+    for (std::size_t i = 0; i < zeros.size(); ++i)
+      zeros[i] = byte_type(tensor.dtype) == Dtype::i8
+                     ? std::int16_t{static_cast<std::int8_t>(codes[i])}
+                     : std::int16_t{static_cast<std::uint8_t>(codes[i])};
+  }
+};
+
+// Elements [first, first + count), of at most a chunk.
+void dequantize_chunk(const QuantizedTensor& tensor, const BlockGrid& grid,
+                      const Parameters& parameters, std::uint64_t first,
+                      std::uint64_t count, Dtype to, std::byte* out) {
+  std::array<std::byte, kChunk> unpacked;
+  std::array<float, kChunk> floats;
+  const std::byte* codes = tensor.bytes.data() + byte_count(tensor.dtype, first);
+  if (is_nibble(tensor.dtype)) {
+    kernels::unpack_nibbles(tensor.dtype, codes, count, unpacked.data());
+    codes = unpacked.data();
+  }
+  grid.for_each_run(
+      first, count, [&](std::uint64_t at, std::uint64_t scale, kernels::Runs runs) {
+        const std::int16_t* const zeros =
+            parameters.zeros.empty() ? nullptr : parameters.zeros.data() + scale;
+        kernels::dequantize(byte_type(tensor.dtype), codes + at, runs,
+                            parameters.scales.data() + scale, zeros,
+                            floats.data() + at);
+      });
+  kernels::narrow(to, floats.data(), count, out);
+}
+
+}  // namespace
+
+Status dequantize(const QuantizedTensor& tensor, Dtype to, std::span<std::byte> out) {
+  WEIG_TRY(check_types(tensor.dtype, to));
+  const Implied implied = implied_bytes(*dtype_info(Dtype::u8), tensor.shape);
+  if (implied.rule != Rule::none)
+    return Error(Code::invalid_argument, std::string(rule_text(implied.rule)));
+  WEIG_TRY(check_axis(tensor));
+  const std::uint64_t count = implied.bytes;
+  const std::uint64_t unit = dtype_info(to)->block_bytes;
+  WEIG_TRY(check_size("the quantized tensor has", tensor.bytes.size(),
+                      byte_count(tensor.dtype, count)));
+  WEIG_TRY(check_size("the dequantized tensor has", out.size(), count * unit));
+  if (count == 0) return {};
+  const std::uint64_t scales = scale_count(tensor);
+  WEIG_TRY(check_size("the scales have", tensor.scales.size(), scales * sizeof(float)));
+  if (!tensor.zero_points.empty())
+    WEIG_TRY(check_size("the zero points have", tensor.zero_points.size(),
+                        byte_count(tensor.dtype, scales)));
+  const Parameters parameters(tensor);
+  const BlockGrid grid = BlockGrid::of(tensor.shape, tensor.axis, tensor.block);
+  return run_in_parallel(
+      (count + kPart - 1) / kPart, [&](std::uint64_t part) -> Status {
+        const std::uint64_t end = std::min(count, (part + 1) * kPart);
+        for (std::uint64_t at = part * kPart; at < end; at += kChunk)
+          dequantize_chunk(tensor, grid, parameters, at, std::min(kChunk, end - at), to,
+                           out.data() + at * unit);
+        return {};
+      });
+}
+
+namespace {
+
+Error unsupported(const Model& model, const Tensor& tensor, std::string what) {
+  return Error(Code::unsupported, std::move(what))
+      .file(model.path())
+      .tensor(tensor.name());
+}
+
+// The entry of a tensor: they are in ascending order of ordinals.
+Result<std::optional<Quantization>> entry_of(const Model& model,
+                                             std::uint32_t ordinal) {
+  WEIG_TRY_ASSIGN(count, model.quantization_count());
+  std::uint32_t low = 0;
+  for (std::uint32_t high = count; low < high;) {
+    const std::uint32_t middle = low + (high - low) / 2;
+    WEIG_TRY_ASSIGN(entry, model.quantization(middle));
+    if (entry.tensor == ordinal) return std::optional(entry);
+    entry.tensor < ordinal ? low = middle + 1 : high = middle;
+  }
+  return std::optional<Quantization>();
+}
+
+// The shape that scales and zero points have.
+std::vector<std::uint64_t> parameter_shape(const Tensor& tensor,
+                                           const Quantization& entry) {
+  if (entry.axis == disk::kNone) return {};
+  if (entry.block == 0) return {tensor.shape()[entry.axis]};
+  std::vector<std::uint64_t> shape(tensor.shape().begin(), tensor.shape().end());
+  std::uint64_t& size = shape[entry.axis];
+  size = size / entry.block + (size % entry.block != 0 ? 1 : 0);
+  return shape;
+}
+
+// The tensor of a parameter, proven to be of that type and shape.
+Result<Tensor> parameter(const Model& model, const Tensor& tensor,
+                         std::uint32_t ordinal, Dtype dtype,
+                         std::span<const std::uint64_t> shape) {
+  WEIG_TRY_ASSIGN(found, model[ordinal]);
+  if (found.dtype() != dtype)
+    return unsupported(model, tensor,
+                       "a parameter of its quantization has another type")
+        .found(std::string(dtype_name(found.dtype())))
+        .expected(std::string(dtype_name(dtype)));
+  // One scale is a scalar, or a vector of one.
+  const bool is_one = shape.empty() && found.element_count() == 1;
+  if (!is_one && !std::ranges::equal(found.shape(), shape))
+    return unsupported(model, tensor,
+                       "a parameter of its quantization has another shape")
+        .found(std::to_string(found.element_count()) + " elements in '" +
+               std::string(found.name()) + "'");
+  return found;
+}
+
+}  // namespace
+
+Result<QuantizedTensor> quantized_tensor(const Model& model, const Tensor& tensor) {
+  WEIG_TRY_ASSIGN(entry, entry_of(model, tensor.ordinal()));
+  if (!entry)
+    return Error(Code::invalid_argument, "the tensor is not quantized")
+        .file(model.path())
+        .tensor(tensor.name());
+  if (entry->scheme != 1)
+    return unsupported(model, tensor, "its quantization scheme is not known")
+        .found(entry->scheme)
+        .expected("1");
+  if (entry->scale2 != disk::kNone)
+    return unsupported(model, tensor, "its scales have scales of their own");
+  const auto shape = parameter_shape(tensor, *entry);
+  WEIG_TRY_ASSIGN(scale, parameter(model, tensor, entry->scale, Dtype::f32, shape));
+  QuantizedTensor quantized{.dtype = tensor.dtype(),
+                            .shape = tensor.shape(),
+                            .axis = entry->axis,
+                            .block = entry->block,
+                            .bytes = tensor.bytes(),
+                            .scales = scale.bytes(),
+                            .zero_points = {}};
+  if (entry->zero_point == disk::kNone) return quantized;
+  WEIG_TRY_ASSIGN(zero,
+                  parameter(model, tensor, entry->zero_point, tensor.dtype(), shape));
+  quantized.zero_points = zero.bytes();
+  return quantized;
+}
+
+}  // namespace weig

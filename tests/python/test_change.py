@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""convert --quantize and --cast: which tensors, which bytes, and what the file says."""
+
+import os
+import struct
+
+import numpy as np
+import pytest
+
+import weig_file
+from command import EXISTS, INVALID_ARGUMENT, UNSUPPORTED, USAGE
+from quantization import TYPES, expected_cast, expected_quantization, unpack
+from safetensors_file import assemble, by_hand, entry, f32
+
+RNG = np.random.default_rng(5)
+
+
+def normal(shape, dtype):
+    return (RNG.normal(size=shape) * 0.02).astype(TYPES[dtype])
+
+
+TENSORS = {
+    "embed.weight": normal((50, 96), "bf16"),
+    "layers.0.norm.weight": normal((96,), "f32"),
+    "layers.0.mlp.weight": normal((33, 7, 5), "f32"),
+    "layers.0.out.weight": normal((64, 100), "f16"),
+    "layers.0.steps": np.arange(12, dtype=np.int64).reshape(3, 4),
+    "layers.0.empty": np.zeros((0, 4), np.float32),
+}
+MATRICES = ("embed.weight", "layers.0.mlp.weight", "layers.0.out.weight")
+NAMES = {"f32": "F32", "f16": "F16", "bf16": "BF16", "f8_e4m3fn": "F8_E4M3"}
+
+
+def stored_name(dtype):
+    for name, known in TYPES.items():
+        if known == dtype:
+            return NAMES[name]
+    return {np.dtype(np.int64): "I64", np.dtype(np.int8): "I8"}[dtype]
+
+
+@pytest.fixture
+def source(tmp_path):
+    return write(tmp_path / "model.safetensors", TENSORS)
+
+
+def write(path, tensors):
+    entries = {
+        name: (stored_name(values.dtype), values.shape, values.tobytes())
+        for name, values in tensors.items()
+    }
+    path.write_bytes(by_hand(entries, {"format": "pt"}))
+    return path
+
+
+def converted(weig, source, *options):
+    target = source.with_name("out.weig")
+    run = weig.ok("convert", source, "-o", target, "--force", "--json", *options)
+    weig.ok("verify", target)
+    return weig_file.read(target), run.json(), target
+
+
+def entries(file):
+    """The quantization section: {tensor's name: fields}."""
+    section = file.sections.get(weig_file.QUANTIZATION)
+    if section is None:
+        return {}
+    count = struct.unpack_from("<I", section, 0)[0]
+    rows = [struct.unpack_from("<8I", section, 8 + 32 * i) for i in range(count)]
+    return {file.tensors[row[0]].name.decode(): row for row in rows}
+
+
+def assert_kept(file, name):
+    assert file[name].data == TENSORS[name].tobytes()
+
+
+def assert_quantized(file, name, values, to, scheme, axis, block):
+    q, scale, zero, _ = expected_quantization(values, to, scheme, axis, block)
+    codes = file[name]
+    assert weig_file.DTYPES[codes.dtype][0] == to
+    assert codes.shape == values.shape
+    np.testing.assert_array_equal(unpack(codes.data, to, values.size), q.ravel())
+    assert file[name + ".scale"].data == scale.tobytes()
+    rows = entries(file)[name]
+    ordinals = {t.name.decode(): i for i, t in enumerate(file.tensors)}
+    none = weig_file.NONE
+    zero_name = name + ".zero_point"
+    assert rows[1:] == (1, none if axis is None else axis, block,
+                        ordinals[name + ".scale"],
+                        ordinals.get(zero_name, none), none, 0)  # fmt: skip
+    if scheme == "asymmetric":
+        np.testing.assert_array_equal(unpack(file[zero_name].data, to, zero.size), zero)
+    else:
+        assert zero_name not in ordinals
+
+
+def test_matrices_are_quantized_by_row(weig, source):
+    file, report, target = converted(weig, source, "--quantize", "int8")
+    assert (report["quantized"], report["cast"]) == (3, 0)
+    assert not report["exact_source"]
+    for name in MATRICES:
+        assert_quantized(file, name, TENSORS[name], "i8", "symmetric", 0, 0)
+        assert file[name + ".scale"].shape == (TENSORS[name].shape[0],)
+    for name in TENSORS.keys() - set(MATRICES):
+        assert_kept(file, name)
+    assert set(entries(file)) == set(MATRICES)
+    assert weig.ok("info", target, "--json").json()["quantized_tensors"] == 3
+    assert b'"format":"pt"' in file.sections[weig_file.METADATA]
+
+
+@pytest.mark.parametrize(
+    ("options", "to", "scheme", "block"),
+    [(["int4"], "i4", "symmetric", 32),
+     (["int4", "--block", "7"], "i4", "symmetric", 7),
+     (["int8", "--block", "128"], "i8", "symmetric", 128),
+     (["int8", "--asymmetric"], "u8", "asymmetric", 0),
+     (["int4", "--asymmetric"], "u4", "asymmetric", 32)],
+)  # fmt: skip
+def test_kinds_of_quantization(weig, source, options, to, scheme, block):
+    file, _, _ = converted(weig, source, "--quantize", *options)
+    for name in MATRICES:
+        values = TENSORS[name]
+        axis = values.ndim - 1 if block else 0
+        assert_quantized(file, name, values, to, scheme, axis, block)
+
+
+def test_patterns_choose(weig, source):
+    file, report, _ = converted(
+        weig, source, "--quantize", "int8", "--include", "layers.*", "--include", "x",
+        "--exclude", "*.out.*",
+    )  # fmt: skip
+    assert set(entries(file)) == {"layers.0.mlp.weight", "layers.0.norm.weight"}
+    assert report["quantized"] == 2
+    assert_kept(file, "embed.weight")
+    assert_kept(file, "layers.0.out.weight")
+
+
+def test_patterns_that_match_nothing_are_told(weig, source):
+    _, report, _ = converted(weig, source, "--cast", "f16", "--include", "nothing")
+    assert report["warnings"] == ["no tensor was changed"]
+    assert report["exact_source"]
+
+
+@pytest.mark.parametrize("to", TYPES)
+def test_all_floating_tensors_are_cast(weig, source, to):
+    file, report, _ = converted(weig, source, "--cast", to)
+    changed = 0
+    for name, values in TENSORS.items():
+        if values.dtype == np.int64 or values.dtype == TYPES[to] or values.size == 0:
+            assert_kept(file, name)
+            continue
+        changed += 1
+        assert weig_file.DTYPES[file[name].dtype][0] == to
+        assert file[name].data == expected_cast(values, to).tobytes()
+    assert report["cast"] == changed
+
+
+def test_pieces_of_a_tensor_with_long_rows(weig, tmp_path):
+    # A scale for more elements than a piece has: two passes.
+    values = normal((3, 1_300_001), "bf16")
+    source = write(tmp_path / "model.safetensors", {"w": values})
+    file, _, _ = converted(weig, source, "--quantize", "int8")
+    assert_quantized(file, "w", values, "i8", "symmetric", 0, 0)
+
+
+@pytest.mark.parametrize("options", [["--quantize", "int8"], ["--cast", "f8_e4m3fn"]])
+def test_large_tensors_take_no_memory(weig, tmp_path, options):
+    target = tmp_path / "out.weig"
+    peaks = []
+    for columns in (1_000, 24_000_000):
+        shape = (3, columns)
+        size = 6 * columns
+        header = {"w": entry("BF16", shape, 0, size)}
+        source = tmp_path / f"{columns}.safetensors"
+        source.write_bytes(assemble(header))
+        os.truncate(source, source.stat().st_size + size)
+        run = weig.measured("convert", source, "--force", *options, "-o", target)
+        assert run.status == 0, run.err
+        peaks.append(run.peak_bytes)
+    assert peaks[1] - peaks[0] < 48 << 20  # of 144 MB
+
+
+def test_a_quantized_file_is_converted_again_as_it_is(weig, source, tmp_path):
+    file, _, target = converted(weig, source, "--quantize", "int8")
+    again = tmp_path / "again.weig"
+    weig.ok("convert", target, "-o", again, "--cast", "bf16")
+    other = weig_file.read(again)
+    for name in MATRICES:
+        assert other[name].data == file[name].data
+        assert other[name + ".scale"].data == file[name + ".scale"].data
+    assert entries(other) == entries(file)
+    assert weig_file.DTYPES[other["layers.0.norm.weight"].dtype][0] == "bf16"
+
+
+def refuse(weig, source, status, *options):
+    target = source.with_name("refused.weig")
+    run = weig("convert", source, "-o", target, *options)
+    assert run.status == status, run.err
+    assert not target.exists()
+    return run.err
+
+
+def test_names_that_are_taken_are_refused(weig, tmp_path):
+    tensors = {"w": normal((4, 4), "f32"), "w.scale": normal((4,), "f32")}
+    source = write(tmp_path / "model.safetensors", tensors)
+    err = refuse(weig, source, EXISTS, "--quantize", "int8")
+    assert "'w.scale'" in err
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_refused_by_name_and_number(weig, tmp_path, value):
+    values = normal((4, 8), "f16")
+    values[2, 3] = value
+    source = write(tmp_path / "model.safetensors", {"a": normal((4, 8), "f16"), "w": values})
+    err = refuse(weig, source, INVALID_ARGUMENT, "--quantize", "int8")
+    assert "'w'" in err and "element 19" in err
+
+
+def test_damage_of_a_sealed_source_is_not_quantized(weig, source, tmp_path):
+    plain = tmp_path / "plain.weig"
+    weig.ok("convert", source, "-o", plain)
+    tensor = weig_file.read(plain)["layers.0.out.weight"]
+    data = bytearray(plain.read_bytes())
+    data[tensor.offset + 5] ^= 1
+    plain.write_bytes(data)
+    err = refuse(weig, plain, 4, "--quantize", "int8")
+    assert "'layers.0.out.weight'" in err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--quantize", "int3"], ["--cast", "i8"], ["--block", "32"], ["--asymmetric"],
+     ["--include", "*"], ["--exclude", "*"], ["--cast", "f16", "--quantize", "int8"],
+     ["--quantize", "int8", "--block", "0"]],
+)  # fmt: skip
+def test_calls_that_mean_nothing(weig, source, options):
+    refuse(weig, source, USAGE, *options)
+
+
+def test_tied_weights_stay_tied(weig, tmp_path):
+    values = normal((8, 64), "f32")
+    source = tmp_path / "tied.safetensors"
+    tied(source, values)
+    file, report, _ = converted(weig, source, "--lenient", "--quantize", "int8")
+    for name in ("a", "b"):
+        assert_quantized(file, name, values, "i8", "symmetric", 0, 0)
+    assert report["aliases"] == 2
+    assert file["b"].alias_of == b"a"
+    assert file["b.scale"].alias_of == b"a.scale"
+    refuse(weig, source, UNSUPPORTED, "--lenient", "--quantize", "int8", "--exclude", "b")
+
+
+def tied(path, values):
+    """Two names for the same bytes, as some writers have them."""
+    both = {name: f32(*values.shape) for name in ("a", "b")}
+    path.write_bytes(assemble(both, values.tobytes()))
