@@ -2,6 +2,7 @@
 # Makes safetensors files to measure with.
 #   make_model.py transformer LAYERS FILE   layers of a 7-billion model, fp16; 10 are
 #                                           4.6 GB, all 32 of them 13.5 GB
+#   make_model.py brain LAYERS FILE         the same, bf16
 #   make_model.py small COUNT FILE          COUNT tensors of 64 bytes
 #   make_model.py sparse BYTES FILE         one tensor of zeros that take no space
 import json
@@ -46,9 +47,18 @@ def header_of(dtype, width, tensors):
     return struct.pack("<Q", len(text)) + text, end
 
 
+# By type: what the upper byte of a number becomes, so that it is of the size of weights.
+UPPER = {
+    "F16": bytes(i & 0x80 | 0x20 | i & 0x0F for i in range(256)),
+    "BF16": bytes(i & 0x80 | 0x3C for i in range(256)),
+}
+
+
 def write(path, dtype, width, tensors):
     front, end = header_of(dtype, width, tensors)
-    noise = random.Random(1).randbytes(min(PIECE, end))
+    noise = bytearray(random.Random(1).randbytes(min(PIECE, end)))
+    if dtype in UPPER:
+        noise[1::2] = noise[1::2].translate(UPPER[dtype])
     with open(path, "wb") as file:
         file.write(front)
         for begin in range(0, end, PIECE):
@@ -66,8 +76,8 @@ def write_sparse(path, size):
 
 
 kind, number, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-if kind == "transformer":
-    write(path, "F16", 2, transformer(number))
+if kind in ("transformer", "brain"):
+    write(path, "F16" if kind == "transformer" else "BF16", 2, transformer(number))
 elif kind == "small":
     write(path, "F32", 4, small(number))
 else:

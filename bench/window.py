@@ -100,6 +100,8 @@ try:
             "convert to a set": ["convert", file, "-o", folder + "/set.weig"]
             + ["--shard-size", "1GB"],
             "merge the set": ["merge", folder, "-o", folder + "/one.weig"],
+            "quantize to int8": ["convert", file, "-o", folder + "/int8.weig"]
+            + ["--quantize", "int8"],
         }
         commands = {name: cold(lambda: command(*call)) for name, call in calls.items()}
     kills = oom_kills()

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Measures what the documentation claims, says of each target whether it is met, and
 # leaves the texts in build/bench. The parts named, or: open peers convert verify load
-# ways steady window (the last as root alone). About an hour, 20 GB of space under
+# ways steady window quantize (window as root alone). About an hour, 20 GB of space under
 # ${TMPDIR:-/var/tmp}, and a machine that does nothing else; as root also with fresh
 # memory. Fails where a target is missed.
 # ROUNDS and FRESH_ROUNDS say how often things are measured, LAYERS how large the model is
@@ -15,10 +15,10 @@
 # window (60 GB).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-(($#)) || set -- open peers convert verify load ways steady window
+(($#)) || set -- open peers convert verify load ways steady window quantize
 for part in "$@"; do
   case $part in
-    open|peers|convert|verify|load|ways|steady|window|peers-load|seven-billion|larger) ;;
+    open|peers|convert|verify|load|ways|steady|window|quantize|peers-load|seven-billion|larger) ;;
     *) echo "bench: no such part: $part" >&2; exit 64 ;;
   esac
 done
@@ -74,6 +74,15 @@ seven_billion() {
   rm -f "$large".*
 }
 
+quantize() {
+  local brain=$scratch/brain
+  python bench/make_model.py brain "${LAYERS:-10}" "$brain.safetensors"
+  build/release/bin/weig convert "$brain.safetensors" -o "$brain.weig" >/dev/null
+  python bench/quantize.py "$brain.safetensors" "$brain.weig" "$scratch/int8.weig" \
+    "$rounds"
+  rm "$brain".*
+}
+
 larger() {
   local large=$scratch/large
   rm -f "$source" "$model"
@@ -118,6 +127,7 @@ measure() {
             python bench/steady.py "$model" "$scratch" "$rounds" ;;
     window) need_model
             python bench/window.py "$model" "$rounds" ;;
+    quantize) quantize ;;
     peers-load) peers_load ;;
     seven-billion) seven_billion ;;
     larger) larger ;;
