@@ -54,13 +54,13 @@ Dtype quantized_type(const std::string& name) {
       fmt::format("no type is called {}; there are int8, int4", printable(name)));
 }
 
-Dtype cast_type(const std::string& name) {
+Dtype floating_type(const std::string& option, const std::string& name) {
   const auto dtype = dtype_from_name(name);
   if (dtype && is_castable(*dtype)) return *dtype;
   throw CLI::ValidationError(
-      "--cast", fmt::format("no type to cast to is called {}; there are f32, f16, "
-                            "bf16, f8_e4m3fn",
-                            printable(name)));
+      option, fmt::format("no floating type to go to is called {}; there are f32, f16, "
+                          "bf16, f8_e4m3fn",
+                          printable(name)));
 }
 
 }  // namespace
@@ -69,7 +69,9 @@ void add_change_options(CLI::App& command, ChangeOptions& options) {
   command
       .add_option_function<std::string>(
           "--cast",
-          [&options](const std::string& name) { options.cast = cast_type(name); },
+          [&options](const std::string& name) {
+            options.cast = floating_type("--cast", name);
+          },
           "Cast floating tensors to f32, f16, bf16 or\nf8_e4m3fn")
       ->type_name("TYPE");
   command
@@ -80,6 +82,14 @@ void add_change_options(CLI::App& command, ChangeOptions& options) {
           },
           "Quantize floating tensors of rank 2 and more to\n"
           "int8, one scale a row, or int4, one scale for 32\nneighbours")
+      ->type_name("TYPE");
+  command
+      .add_option_function<std::string>(
+          "--dequantize",
+          [&options](const std::string& name) {
+            options.dequantize = floating_type("--dequantize", name);
+          },
+          "Turn quantized tensors back into f32, f16, bf16\nor f8_e4m3fn")
       ->type_name("TYPE");
   command
       .add_option("--block", options.block,
@@ -102,22 +112,24 @@ void add_change_options(CLI::App& command, ChangeOptions& options) {
 }
 
 std::optional<std::string> conflict(const ChangeOptions& options) {
-  if (options.cast && options.quantize)
-    return "--cast and --quantize: a tensor becomes one or the other";
+  const int kinds = int{options.cast.has_value()} + int{options.quantize.has_value()} +
+                    int{options.dequantize.has_value()};
+  if (kinds > 1) return "only one of --cast, --quantize and --dequantize";
   if (!options.quantize && options.block) return "--block goes with --quantize";
   if (!options.quantize && options.scheme == Scheme::asymmetric)
     return "--asymmetric goes with --quantize";
   const bool chosen = !options.include.empty() || !options.exclude.empty();
-  if (chosen && !options.cast && !options.quantize)
-    return "--include and --exclude go with --cast or --quantize";
+  if (chosen && kinds == 0)
+    return "--include and --exclude go with --cast, --quantize or --dequantize";
   return std::nullopt;
 }
 
 decltype(ConvertOptions::change) change_function(const ChangeOptions& options) {
-  if (!options.cast && !options.quantize) return {};
+  if (!options.cast && !options.quantize && !options.dequantize) return {};
   return [options](std::string_view name, Dtype dtype,
                    std::span<const std::uint64_t> shape) -> TensorChange {
     if (!is_chosen(options, name)) return Keep{};
+    if (options.dequantize) return Dequantize{*options.dequantize};
     if (options.cast) {
       if (is_castable(dtype)) return *options.cast;
       return Keep{};

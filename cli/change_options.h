@@ -16,13 +16,14 @@ namespace weig::cli {
 struct ChangeOptions {
   std::optional<Dtype> cast;
   std::optional<Dtype> quantize;  // i8 or i4
+  std::optional<Dtype> dequantize;
   Scheme scheme = Scheme::symmetric;
   std::optional<std::uint32_t> block;
   std::vector<std::string> include;
   std::vector<std::string> exclude;
 };
 
-// --cast, --quantize, --block, --asymmetric, --include, --exclude.
+// --cast, --quantize, --dequantize, --block, --asymmetric, --include, --exclude.
 void add_change_options(CLI::App& command, ChangeOptions& options);
 
 // What is wrong with the options together, if anything.

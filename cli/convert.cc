@@ -58,8 +58,9 @@ void warn_of_name(ConvertReport& report) {
 
 // Patterns that match nothing, or nothing of a type that can be changed.
 void warn_of_no_change(const Arguments& arguments, ConvertReport& report) {
-  const bool wanted = arguments.changes.cast || arguments.changes.quantize;
-  if (wanted && report.cast + report.quantized == 0)
+  const ChangeOptions& changes = arguments.changes;
+  const bool wanted = changes.cast || changes.quantize || changes.dequantize;
+  if (wanted && report.cast + report.quantized + report.dequantized == 0)
     report.warnings.push_back("no tensor was changed");
 }
 

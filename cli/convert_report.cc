@@ -60,10 +60,13 @@ void print_text(Output& output, const ConvertReport& report) {
   if (report.aliases > 0)
     output.print(", of them {} (shared bytes, stored once)",
                  counted(report.aliases, "alias"));
-  if (report.cast > 0) output.print("\n  cast     {}", counted(report.cast, "tensor"));
+  if (report.cast > 0)
+    output.print("\n  changed  {}, cast", counted(report.cast, "tensor"));
   if (report.quantized > 0)
-    output.print("\n  integers {}, with their scales",
+    output.print("\n  changed  {}, quantized: integers and their scales",
                  counted(report.quantized, "tensor"));
+  if (report.dequantized > 0)
+    output.print("\n  changed  {}, dequantized", counted(report.dequantized, "tensor"));
   output.print("\n  data     {}\n", full_bytes(report.data_bytes));
   if (!report.members.empty())
     output.print("  members  {}\n", grouped(report.members.size()));
@@ -75,7 +78,7 @@ void print_text(Output& output, const ConvertReport& report) {
                full_bytes(report.file_size));
   output.print("  time     {}, {}\n", duration(report.seconds),
                rate(report.file_size, report.seconds));
-  const bool changed = report.cast + report.quantized > 0;
+  const bool changed = report.cast + report.quantized + report.dequantized > 0;
   output.print("  export   {}\n",
                report.exact_source ? "gives the source back byte for byte"
                : changed           ? "gives the changed tensors"
@@ -104,6 +107,7 @@ void print_json(Output& output, const ConvertReport& report) {
   json.begin_object().member("output", report.output);
   json.member("tensors", report.tensors).member("aliases", report.aliases);
   json.member("cast", report.cast).member("quantized", report.quantized);
+  json.member("dequantized", report.dequantized);
   json.member("data_bytes", report.data_bytes);
   json.member("padding_bytes", report.padding_bytes);
   json.member("file_size", report.file_size);

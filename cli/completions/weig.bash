@@ -16,7 +16,8 @@ _weig() {
   fi
 
   case $before in
-    --block | --include | --exclude | --threads | --max-header-bytes | --shard-size | --slice | --groups | --rounds)
+    --block | --include | --exclude | --threads | --max-header-bytes | --shard-size | \
+      --slice | --groups | --rounds)
       # A value that only its user knows; without this, files would be offered.
       compopt +o default +o bashdefault
       return
@@ -26,7 +27,7 @@ _weig() {
       mapfile -t COMPREPLY < <(compgen -W "map stream populate read auto" -- "$word")
       return
       ;;
-    --cast | --quantize)
+    --cast | --quantize | --dequantize)
       local types='f32 f16 bf16 f8_e4m3fn'
       [[ $before == --quantize ]] && types='int8 int4'
       compopt +o default +o bashdefault
@@ -48,8 +49,8 @@ _weig() {
   case $command in
     convert)
       options+=' -o --output -f --force --lenient --copy-others --sha256'
-      options+=' --shard-size --max-header-bytes --cast --quantize --block --asymmetric'
-      options+=' --include --exclude --json'
+      options+=' --shard-size --max-header-bytes --cast --quantize --dequantize'
+      options+=' --block --asymmetric --include --exclude --json'
       ;;
     info | ls)
       options+=' --accept-unsealed --accept-unknown-dtypes --json'

@@ -47,6 +47,8 @@ complete -c weig -n '__weig_in convert' -l cast -x -a 'f32 f16 bf16 f8_e4m3fn' \
     -d 'Cast floating tensors'
 complete -c weig -n '__weig_in convert' -l quantize -x -a 'int8 int4' \
     -d 'Quantize floating tensors'
+complete -c weig -n '__weig_in convert' -l dequantize -x -a 'f32 f16 bf16 f8_e4m3fn' \
+    -d 'Turn quantized tensors back'
 complete -c weig -n '__weig_in convert' -l block -x \
     -d 'One scale for so many neighbours'
 complete -c weig -n '__weig_in convert' -l asymmetric \

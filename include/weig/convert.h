@@ -35,14 +35,18 @@ enum class OtherFiles { leave, copy };
 // Whether to record the SHA-256 of each source file in the metadata.
 enum class SourceHash { none, sha256 };
 
-// What becomes of a tensor on its way: it is kept as it is, cast to a type (cast()), or
-// quantized (Quantizer). A tensor NAME that is quantized keeps its name; NAME.scale
-// and, where they are stored, NAME.zero_point come with it, and the quantization
-// section.
+// What becomes of a tensor on its way: it is kept as it is, cast to a type (cast()),
+// quantized (Quantizer) or, where a source says that it is quantized, dequantized. A
+// tensor NAME that is quantized keeps its name; NAME.scale and, where they are stored,
+// NAME.zero_point come with it, and the quantization section.
 struct Keep {
   friend bool operator==(const Keep&, const Keep&) = default;
 };
-using TensorChange = std::variant<Keep, Dtype, QuantizeOptions>;
+struct Dequantize {
+  Dtype to = Dtype::f32;  // as cast()
+  friend bool operator==(const Dequantize&, const Dequantize&) = default;
+};
+using TensorChange = std::variant<Keep, Dtype, QuantizeOptions, Dequantize>;
 
 struct ConvertOptions {
   Existing existing = Existing::refuse;
@@ -54,9 +58,10 @@ struct ConvertOptions {
   // NAME.weig, none of whose files is larger, but where a single tensor is. Layers stay
   // in one file where that holds them. At least 1.
   std::optional<std::uint64_t> shard_bytes = {};
-  // Asked for each tensor of the sources; empty: all are kept. Those that a
-  // quantization section of a source names are kept, whatever the answer; so are those
-  // without elements.
+  // Asked for each tensor of the sources; empty: all are kept. Of those that a
+  // quantization section of a source names, the quantized ones can be dequantized, and
+  // then come without their scales and zero points; any other answer keeps them. So
+  // does Dequantize all other tensors, and any answer those without elements.
   std::function<TensorChange(std::string_view name, Dtype dtype,
                              std::span<const std::uint64_t> shape)>
       change = {};
@@ -74,13 +79,14 @@ struct ConvertedMember {
 struct ConvertReport {
   std::string output;  // of a set, its first member
   std::uint64_t tensors = 0;
-  std::uint64_t aliases = 0;        // tensors stored as another name of others' bytes
-  std::uint64_t cast = 0;           // tensors that came with another type
-  std::uint64_t quantized = 0;      // tensors; their scales and zero points not counted
-  std::uint64_t data_bytes = 0;     // of tensors, aliases not counted
-  std::uint64_t padding_bytes = 0;  // zeros between and after them
-  std::uint64_t file_size = 0;      // of a set, of all its files
-  Digest file_id;                   // of a set, its id
+  std::uint64_t aliases = 0;    // tensors stored as another name of others' bytes
+  std::uint64_t cast = 0;       // tensors that came with another type
+  std::uint64_t quantized = 0;  // tensors; their scales and zero points not counted
+  std::uint64_t dequantized = 0;
+  std::uint64_t data_bytes = 0;          // of tensors, aliases not counted
+  std::uint64_t padding_bytes = 0;       // zeros between and after them
+  std::uint64_t file_size = 0;           // of a set, of all its files
+  Digest file_id;                        // of a set, its id
   std::vector<ConvertedMember> members;  // of a set
   double seconds = 0;
   bool exact_source = false;             // export gives the source back byte for byte

@@ -168,6 +168,26 @@ struct QuantizedTensor {
 // that do not go together.
 Status dequantize(const QuantizedTensor& tensor, Dtype to, std::span<std::byte> out);
 
+// The same, piece by piece, so that a tensor's bytes need not be in memory at once.
+class Dequantizer {
+ public:
+  // Does not look at the tensor's bytes, and copies all else. Fails as dequantize().
+  static Result<Dequantizer> make(const QuantizedTensor& tensor, Dtype to);
+  Dequantizer(Dequantizer&&) noexcept;
+  Dequantizer& operator=(Dequantizer&&) noexcept;
+  ~Dequantizer();
+
+  // A piece: as many codes as `out` takes elements, from number `first` on, which is
+  // even. Fails with invalid_argument where that does not hold. For many threads.
+  Status dequantize(std::uint64_t first, std::span<const std::byte> in,
+                    std::span<std::byte> out) const;
+
+ private:
+  struct State;  // src/store/dequantize.cc
+  explicit Dequantizer(std::unique_ptr<const State> state);
+  std::unique_ptr<const State> state_;
+};
+
 // The quantized tensor of that name in a model, which must outlive it. Fails with
 // not_found where there is no such tensor; invalid_argument where it is not quantized;
 // unsupported where its scheme, types or shapes are not those of dequantize().

@@ -29,18 +29,6 @@ void swap_elements(MutableBytes bytes, std::uint64_t unit) {
     swap_in_place(bytes, static_cast<std::uint32_t>(unit));
 }
 
-// Per file, which entries a quantization of the source speaks of.
-std::vector<std::unordered_set<std::uint32_t>> quantized_entries(
-    const Sources& sources) {
-  std::vector<std::unordered_set<std::uint32_t>> all;
-  for (const SourceFile& file : sources.files) {
-    auto& named = all.emplace_back();
-    for (const Quantization& q : file.quantization)
-      named.insert({q.tensor, q.scale, q.zero_point, q.scale2});
-  }
-  return all;
-}
-
 bool same_shape(const TensorSpec& one, const TensorSpec& other) {
   return one.dtype == other.dtype && std::ranges::equal(one.shape, other.shape);
 }
@@ -48,7 +36,7 @@ bool same_shape(const TensorSpec& one, const TensorSpec& other) {
 }  // namespace
 
 // The tensors as the sources have them.
-std::vector<TensorSpec> Changes::source_specs() {
+void Changes::make_source_specs() {
   // Share numbers are per file; one after the other they are numbers for all.
   std::vector<std::uint32_t> bases;
   for (const SourceFile& file : sources_->files) {
@@ -57,62 +45,131 @@ std::vector<TensorSpec> Changes::source_specs() {
       if (e.shares != TensorSpec::kOwn)
         share_count_ = std::max(share_count_, bases.back() + e.shares + 1);
   }
-  std::vector<TensorSpec> specs;
-  specs.reserve(sources_->tensors.size());
+  source_specs_.reserve(sources_->tensors.size());
   for (const SourceTensor& tensor : sources_->tensors) {
     const Manifest& manifest = sources_->files[tensor.file].manifest;
     const Manifest::Entry& e = manifest.entries()[tensor.entry];
-    specs.push_back({.name = manifest.name(e),
-                     .dtype = e.dtype,
-                     .shape = manifest.shape(e),
-                     .shares = e.shares == TensorSpec::kOwn
-                                   ? TensorSpec::kOwn
-                                   : bases[tensor.file] + e.shares});
+    source_specs_.push_back({.name = manifest.name(e),
+                             .dtype = e.dtype,
+                             .shape = manifest.shape(e),
+                             .shares = e.shares == TensorSpec::kOwn
+                                           ? TensorSpec::kOwn
+                                           : bases[tensor.file] + e.shares});
   }
-  return specs;
+}
+
+// Which tensors the sources' quantization sections name.
+void Changes::find_quantized() {
+  if (std::ranges::all_of(sources_->files, [](const SourceFile& file) {
+        return file.quantization.empty();
+      }))
+    return;
+  std::vector<std::vector<std::uint32_t>> sources;  // by file and entry
+  for (const SourceFile& file : sources_->files)
+    sources.emplace_back(file.manifest.entries().size(), disk::kNone);
+  for (std::uint32_t source = 0; source < sources_->tensors.size(); ++source)
+    sources[sources_->tensors[source].file][sources_->tensors[source].entry] = source;
+  for (std::size_t f = 0; f < sources.size(); ++f)
+    for (Quantization q : sources_->files[f].quantization) {
+      bool whole = true;
+      for (std::uint32_t* field : {&q.tensor, &q.scale, &q.zero_point, &q.scale2}) {
+        if (*field == disk::kNone) continue;
+        const bool is_there = *field < sources[f].size();
+        *field = is_there ? sources[f][*field] : disk::kNone;
+        whole = whole && *field != disk::kNone;
+        if (field != &q.tensor && *field != disk::kNone) parameters_.insert(*field);
+      }
+      if (q.tensor != disk::kNone) quantized_sources_[q.tensor] = {q, whole};
+    }
+}
+
+TensorChange Changes::change_of(std::uint32_t source,
+                                const ConvertOptions& options) const {
+  const bool quantized = quantized_sources_.contains(source);
+  if (!options.change || entry_of(*sources_, source).size == 0 ||
+      (!quantized && parameters_.contains(source)))
+    return Keep{};
+  const TensorSpec& spec = source_specs_[source];
+  TensorChange change = options.change(spec.name, spec.dtype, spec.shape);
+  if (quantized != std::holds_alternative<Dequantize>(change)) return Keep{};
+  if (change == TensorChange(spec.dtype)) return Keep{};
+  return change;
+}
+
+// Whether a tensor and the first with the same bytes can share them afterwards, too.
+Status Changes::check_shared(std::uint32_t source, const TensorChange& change,
+                             const TensorChange& first_change) const {
+  const std::uint32_t first = owners_[source];
+  const TensorSpec& spec = source_specs_[source];
+  bool alike = change == first_change;
+  if (alike && change != TensorChange(Keep{}))
+    alike = same_shape(spec, source_specs_[first]);
+  if (alike && std::holds_alternative<Dequantize>(change)) {
+    const Quantization& one = quantized_sources_.at(source).first;
+    const Quantization& other = quantized_sources_.at(first).first;
+    const auto same = [this](std::uint32_t a, std::uint32_t b) {
+      return a == b ||
+             (a != disk::kNone && b != disk::kNone && owners_[a] == owners_[b]);
+    };
+    alike = one.axis == other.axis && one.block == other.block &&
+            same(one.scale, other.scale) && same(one.zero_point, other.zero_point);
+  }
+  if (alike) return {};
+  return Error(Code::unsupported, "tensors that share bytes are not changed alike")
+      .file(file(source))
+      .tensor(spec.name)
+      .found("'" + std::string(source_specs_[first].name) + "' has the same bytes")
+      .hint("leave both as they are, or change both");
 }
 
 Result<Changes> Changes::make(const Sources& sources, const ConvertOptions& options) {
   Changes changes(sources);
-  const std::vector<TensorSpec> specs = changes.source_specs();
-  const auto named = quantized_entries(sources);
-  changes.specs_.reserve(specs.size());
-  changes.tensors_.reserve(specs.size());
+  changes.make_source_specs();
+  changes.find_quantized();
+  const std::vector<TensorSpec>& specs = changes.source_specs_;
+  std::vector<TensorChange> wanted;
+  wanted.reserve(specs.size());
   changes.owners_.resize(specs.size());
-  if (options.change) changes.plans_.resize(specs.size());
-  // By share number: the first tensor with these bytes, and its change.
-  std::unordered_map<std::uint32_t, std::pair<std::uint32_t, TensorChange>> shared;
+  std::unordered_map<std::uint32_t, std::uint32_t> shared;  // first, by share number
   for (std::uint32_t source = 0; source < specs.size(); ++source) {
-    const TensorSpec& spec = specs[source];
-    const SourceTensor& tensor = sources.tensors[source];
-    TensorChange change = Keep{};
-    if (options.change && !named[tensor.file].contains(tensor.entry) &&
-        entry_of(sources, source).size > 0)
-      change = options.change(spec.name, spec.dtype, spec.shape);
-    if (change == TensorChange(spec.dtype)) change = Keep{};
-    changes.owners_[source] = source;
-    if (spec.shares != TensorSpec::kOwn) {
-      const auto& first = shared.try_emplace(spec.shares, source, change).first->second;
-      const bool kept = change == TensorChange(Keep{});
-      if (first.second != change || (!kept && !same_shape(spec, specs[first.first])))
-        return Error(Code::unsupported,
-                     "tensors that share bytes are not changed alike")
-            .file(changes.file(source))
-            .tensor(spec.name)
-            .found("'" + std::string(specs[first.first].name) + "' has the same bytes")
-            .hint("leave both as they are, or change both");
-      changes.owners_[source] = first.first;
-    }
-    if (auto status = changes.add(source, spec, change); !status)
-      return std::move(status).error().file(changes.file(source)).tensor(spec.name);
+    wanted.push_back(changes.change_of(source, options));
+    changes.owners_[source] =
+        specs[source].shares == TensorSpec::kOwn
+            ? source
+            : shared.try_emplace(specs[source].shares, source).first->second;
   }
+  for (std::uint32_t source = 0; source < specs.size(); ++source)
+    if (const std::uint32_t first = changes.owners_[source]; first != source)
+      WEIG_TRY(changes.check_shared(source, wanted[source], wanted[first]));
+  WEIG_TRY(changes.add_all(wanted));
   if (!changes.names_.empty()) WEIG_TRY(changes.check_names());
   return changes;
+}
+
+Status Changes::add_all(std::span<const TensorChange> changes) {
+  // What quantized tensors need that stay so.
+  std::unordered_set<std::uint32_t> needed;
+  for (const auto& [source, quantized] : quantized_sources_)
+    if (!std::holds_alternative<Dequantize>(changes[source]))
+      needed.insert(
+          {quantized.first.scale, quantized.first.zero_point, quantized.first.scale2});
+  specs_.reserve(source_specs_.size());
+  tensors_.reserve(source_specs_.size());
+  plans_.resize(source_specs_.size());
+  for (std::uint32_t source = 0; source < source_specs_.size(); ++source) {
+    if (parameters_.contains(source) && !needed.contains(source)) continue;
+    const TensorSpec& spec = source_specs_[source];
+    if (auto status = add(source, spec, changes[source]); !status)
+      return std::move(status).error().file(file(source)).tensor(spec.name);
+  }
+  return {};
 }
 
 Status Changes::add(std::uint32_t source, TensorSpec spec, const TensorChange& change) {
   if (const auto* how = std::get_if<QuantizeOptions>(&change))
     return add_quantized(source, spec, *how);
+  if (const auto* how = std::get_if<Dequantize>(&change))
+    return add_dequantized(source, spec, how->to);
   const auto* to = std::get_if<Dtype>(&change);
   if (to != nullptr) {
     for (const Dtype dtype : {spec.dtype, *to})
@@ -141,6 +198,34 @@ Status Changes::add_quantized(std::uint32_t source, TensorSpec spec,
   add_parameter(spec, ".scale", {source, NewTensor::Part::scales}, Dtype::f32);
   if (plans_[source]->zero_point_bytes() > 0)
     add_parameter(spec, ".zero_point", {source, NewTensor::Part::zero_points}, how.to);
+  return {};
+}
+
+Status Changes::add_dequantized(std::uint32_t source, TensorSpec spec, Dtype to) {
+  const auto& [q, whole] = quantized_sources_.at(source);
+  if (q.scheme != 1)
+    return Error(Code::unsupported, "its quantization scheme is not known")
+        .found(q.scheme)
+        .expected("1");
+  if (q.scale2 != disk::kNone)
+    return Error(Code::unsupported, "its scales have scales of their own");
+  if (!whole || q.scale == disk::kNone)
+    return Error(Code::unsupported, "its quantization needs a tensor left out");
+  const TensorSpec& scale = source_specs_[q.scale];
+  if (scale.dtype != Dtype::f32)
+    return Error(Code::unsupported, "a parameter of its quantization has another type")
+        .found(std::string(dtype_name(scale.dtype)) + " in '" +
+               std::string(scale.name) + "'")
+        .expected("f32");
+  if (q.zero_point != disk::kNone && source_specs_[q.zero_point].dtype != spec.dtype)
+    return Error(Code::unsupported, "a parameter of its quantization has another type")
+        .found(std::string(dtype_name(source_specs_[q.zero_point].dtype)) + " in '" +
+               std::string(source_specs_[q.zero_point].name) + "'")
+        .expected(std::string(dtype_name(spec.dtype)));
+  spec.dtype = to;
+  specs_.push_back(spec);
+  tensors_.push_back({source, NewTensor::Part::numbers});
+  ++dequantized_;
   return {};
 }
 
@@ -210,6 +295,7 @@ Status ChangeWriter::write(Writer& writer, std::size_t spec, Dtype from,
   if (tensor.part == NewTensor::Part::cast)
     return write_cast(writer, spec, from, bytes);
   if (tensor.part == NewTensor::Part::codes) return write_codes(writer, spec);
+  if (tensor.part == NewTensor::Part::numbers) return write_numbers(writer, spec);
   const auto kept =
       std::ranges::find(kept_, changes_.owner(tensor.source), &Parameters::source);
   if (tensor.part == NewTensor::Part::zero_points) {
@@ -231,6 +317,50 @@ Status ChangeWriter::write_cast(Writer& writer, std::size_t spec, Dtype from,
     WEIG_TRY(read_piece(changes_[spec].source, from, at, std::min(piece, bytes - at)));
     out_.resize(in_.size() / element_bytes(from) * element_bytes(to));
     WEIG_TRY(weig::cast(from, in_, to, out_));
+    swap_elements(out_, element_bytes(to));
+    WEIG_TRY(writer.append(out_));
+    WEIG_TRY(tell_(in_.size()));
+  }
+  return {};
+}
+
+Result<std::vector<std::byte>> ChangeWriter::read_all(std::uint32_t source) {
+  if (source == disk::kNone) return std::vector<std::byte>();
+  std::vector<std::byte> bytes(changes_.source_bytes(source));
+  WEIG_TRY(read_(source, 0, bytes));
+  return bytes;
+}
+
+Status ChangeWriter::write_numbers(Writer& writer, std::size_t spec) {
+  const std::uint32_t source = changes_[spec].source;
+  const Quantization& q = changes_.quantization(source);
+  const TensorSpec& codes = changes_.source_spec(source);
+  const Dtype to = changes_.specs()[spec].dtype;
+  WEIG_TRY_ASSIGN(scales, read_all(q.scale));
+  swap_elements(scales, sizeof(float));
+  WEIG_TRY_ASSIGN(zero_points, read_all(q.zero_point));
+  const QuantizedTensor tensor{.dtype = codes.dtype,
+                               .shape = codes.shape,
+                               .axis = q.axis,
+                               .block = q.block,
+                               .bytes = {},
+                               .scales = scales,
+                               .zero_points = zero_points};
+  auto dequantizer = Dequantizer::make(tensor, to);
+  if (!dequantizer)
+    return std::move(dequantizer)
+        .error()
+        .file(changes_.file(source))
+        .tensor(codes.name);
+  std::uint64_t count = 1;
+  for (const std::uint64_t size : codes.shape) count *= size;
+  const bool packed = codes.dtype == Dtype::i4 || codes.dtype == Dtype::u4;
+  for (std::uint64_t at = 0; at < count; at += kPiece) {
+    const std::uint64_t now = std::min(kPiece, count - at);
+    in_.resize(packed ? now / 2 + now % 2 : now);
+    WEIG_TRY(read_(source, packed ? at / 2 : at, in_));
+    out_.resize(now * element_bytes(to));
+    WEIG_TRY(dequantizer->dequantize(at, in_, out_));
     swap_elements(out_, element_bytes(to));
     WEIG_TRY(writer.append(out_));
     WEIG_TRY(tell_(in_.size()));

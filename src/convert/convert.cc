@@ -289,6 +289,7 @@ class Conversion {
     report.tensors = plan_.size();
     report.cast = changes_->cast();
     report.quantized = changes_->quantized();
+    report.dequantized = changes_->dequantized();
     for (std::uint32_t ordinal = 0; ordinal < plan_.size(); ++ordinal) {
       report.aliases += plan_.is_alias(ordinal) ? 1 : 0;
       if (plan_.is_alias(ordinal)) continue;
@@ -320,16 +321,13 @@ class Conversion {
   Status write_tensor(std::uint32_t ordinal, Writer& writer, ChangeWriter& changing) {
     const SourceTensor& tensor = source_of(ordinal);
     const Manifest::Entry& e = entry(tensor);
-    if (part_of(ordinal) == NewTensor::Part::copy)
-      WEIG_TRY(copy_tensor(tensor, writer));
-    else
-      WEIG_TRY(changing.write(writer, plan_.order()[ordinal], e.dtype, e.size));
-    if (part_of(ordinal) > NewTensor::Part::codes) return {};
-    return check_digest(sources_.files[tensor.file], tensor.entry, hasher_);
+    if (part_of(ordinal) == NewTensor::Part::copy) return copy_tensor(tensor, writer);
+    return changing.write(writer, plan_.order()[ordinal], e.dtype, e.size);
   }
 
   Status copy_tensor(const SourceTensor& tensor, Writer& writer) {
     const std::uint64_t size = entry(tensor).size;
+    if (size == 0) return read(tensor, 0, {});
     for (std::uint64_t at = 0; at < size;) {
       WEIG_TRY_ASSIGN(room, writer.space());
       const MutableBytes bytes = room;  // ends on a multiple of 64 or with the tensor
@@ -341,8 +339,8 @@ class Conversion {
     return {};
   }
 
-  // Reads a part of a source's tensor, little-endian, and adds it to its digest, which
-  // begins with the tensor.
+  // Reads a part of a source's tensor, little-endian. Parts follow each other from the
+  // tensor's begin to its end, where its digest is compared.
   Status read(const SourceTensor& tensor, std::uint64_t offset, MutableBytes out) {
     const SourceFile& source = sources_.files[tensor.file];
     const Manifest::Entry& e = entry(tensor);
@@ -351,7 +349,8 @@ class Conversion {
     if (source.digests.empty()) return {};
     if (offset == 0) hasher_.reset();
     hasher_.update(out);
-    return {};
+    if (offset + out.size() < e.size) return {};
+    return check_digest(source, tensor.entry, hasher_.digest());
   }
 
   // `bytes` more of the sources are done.
@@ -373,10 +372,7 @@ class Conversion {
 
   // Damage of a sealed source is not sealed anew.
   static Status check_digest(const SourceFile& source, std::uint32_t entry,
-                             Hasher& hasher) {
-    if (source.digests.empty()) return {};
-    const Digest digest = hasher.digest();
-    hasher.reset();
+                             const Digest& digest) {
     if (digest == source.digests[entry]) return {};
     const Manifest::Entry& e = source.manifest.entries()[entry];
     return Error(Code::checksum, "the bytes differ from their digest")

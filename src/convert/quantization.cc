@@ -22,7 +22,8 @@ std::vector<std::vector<std::uint32_t>> new_ordinals(const Sources& sources,
     ordinals.emplace_back(source.manifest.entries().size(), disk::kNone);
   for (std::uint32_t ordinal = 0; ordinal < plan.size(); ++ordinal) {
     const NewTensor& made = changes[plan.order()[ordinal]];
-    if (made.part > NewTensor::Part::codes) continue;
+    if (made.part > NewTensor::Part::codes || made.part == NewTensor::Part::numbers)
+      continue;
     const SourceTensor& tensor = sources.tensors[made.source];
     ordinals[tensor.file][tensor.entry] = ordinal;
   }

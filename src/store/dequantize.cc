@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string>
 
+#include "core/bytes.h"
 #include "core/record.h"
 #include "core/try.h"
 #include "kernels/affine.h"
@@ -102,57 +103,101 @@ struct Parameters {
   }
 };
 
-// Elements [first, first + count), of at most a chunk.
-void dequantize_chunk(const QuantizedTensor& tensor, const BlockGrid& grid,
-                      const Parameters& parameters, std::uint64_t first,
-                      std::uint64_t count, Dtype to, std::byte* out) {
+}  // namespace
+
+struct Dequantizer::State {
+  State(const QuantizedTensor& tensor, Dtype type, std::uint64_t elements)
+      : from(tensor.dtype),
+        to(type),
+        count(elements),
+        grid(BlockGrid::of(tensor.shape, tensor.axis, tensor.block)),
+        parameters(tensor) {}
+
+  void dequantize(std::uint64_t first, std::uint64_t many, const std::byte* codes,
+                  std::byte* out) const;
+
+  const Dtype from;
+  const Dtype to;
+  const std::uint64_t count;
+  const BlockGrid grid;
+  const Parameters parameters;
+};
+
+// Elements [first, first + many), of at most a chunk.
+void Dequantizer::State::dequantize(std::uint64_t first, std::uint64_t many,
+                                    const std::byte* codes, std::byte* out) const {
   std::array<std::byte, kChunk> unpacked;
   std::array<float, kChunk> floats;
-  const std::byte* codes = tensor.bytes.data() + byte_count(tensor.dtype, first);
-  if (is_nibble(tensor.dtype)) {
-    kernels::unpack_nibbles(tensor.dtype, codes, count, unpacked.data());
+  if (is_nibble(from)) {
+    kernels::unpack_nibbles(from, codes, many, unpacked.data());
     codes = unpacked.data();
   }
   grid.for_each_run(
-      first, count, [&](std::uint64_t at, std::uint64_t scale, kernels::Runs runs) {
+      first, many, [&](std::uint64_t at, std::uint64_t scale, kernels::Runs runs) {
         const std::int16_t* const zeros =
             parameters.zeros.empty() ? nullptr : parameters.zeros.data() + scale;
-        kernels::dequantize(byte_type(tensor.dtype), codes + at, runs,
+        kernels::dequantize(byte_type(from), codes + at, runs,
                             parameters.scales.data() + scale, zeros,
                             floats.data() + at);
       });
-  kernels::narrow(to, floats.data(), count, out);
+  kernels::narrow(to, floats.data(), many, out);
 }
 
-}  // namespace
+Dequantizer::Dequantizer(std::unique_ptr<const State> state)
+    : state_(std::move(state)) {}
+Dequantizer::Dequantizer(Dequantizer&&) noexcept = default;
+Dequantizer& Dequantizer::operator=(Dequantizer&&) noexcept = default;
+Dequantizer::~Dequantizer() = default;
 
-Status dequantize(const QuantizedTensor& tensor, Dtype to, std::span<std::byte> out) {
+Result<Dequantizer> Dequantizer::make(const QuantizedTensor& tensor, Dtype to) {
   WEIG_TRY(check_types(tensor.dtype, to));
   const Implied implied = implied_bytes(*dtype_info(Dtype::u8), tensor.shape);
   if (implied.rule != Rule::none)
     return Error(Code::invalid_argument, std::string(rule_text(implied.rule)));
   WEIG_TRY(check_axis(tensor));
   const std::uint64_t count = implied.bytes;
-  const std::uint64_t unit = dtype_info(to)->block_bytes;
-  WEIG_TRY(check_size("the quantized tensor has", tensor.bytes.size(),
-                      byte_count(tensor.dtype, count)));
-  WEIG_TRY(check_size("the dequantized tensor has", out.size(), count * unit));
-  if (count == 0) return {};
-  const std::uint64_t scales = scale_count(tensor);
-  WEIG_TRY(check_size("the scales have", tensor.scales.size(), scales * sizeof(float)));
-  if (!tensor.zero_points.empty())
+  const std::uint64_t scales = count == 0 ? 0 : scale_count(tensor);
+  if (count > 0)
+    WEIG_TRY(
+        check_size("the scales have", tensor.scales.size(), scales * sizeof(float)));
+  if (count > 0 && !tensor.zero_points.empty())
     WEIG_TRY(check_size("the zero points have", tensor.zero_points.size(),
                         byte_count(tensor.dtype, scales)));
-  const Parameters parameters(tensor);
-  const BlockGrid grid = BlockGrid::of(tensor.shape, tensor.axis, tensor.block);
+  return Dequantizer(std::make_unique<const State>(tensor, to, count));
+}
+
+Status Dequantizer::dequantize(std::uint64_t first, std::span<const std::byte> in,
+                               std::span<std::byte> out) const {
+  const State& state = *state_;
+  const std::uint64_t unit = dtype_info(state.to)->block_bytes;
+  const std::uint64_t count = out.size() / unit;
+  if (out.size() % unit != 0 || first % 2 != 0 || !fits(first, count, state.count))
+    return Error(Code::invalid_argument, "a piece lies outside its tensor")
+        .found(std::to_string(out.size()) + " bytes at element " +
+               std::to_string(first))
+        .expected("within " + std::to_string(state.count) + " elements of " +
+                  std::to_string(unit) + " bytes, from an even number on");
+  WEIG_TRY(
+      check_size("the quantized tensor has", in.size(), byte_count(state.from, count)));
   return run_in_parallel(
       (count + kPart - 1) / kPart, [&](std::uint64_t part) -> Status {
         const std::uint64_t end = std::min(count, (part + 1) * kPart);
         for (std::uint64_t at = part * kPart; at < end; at += kChunk)
-          dequantize_chunk(tensor, grid, parameters, at, std::min(kChunk, end - at), to,
+          state.dequantize(first + at, std::min(kChunk, end - at),
+                           in.data() + byte_count(state.from, at),
                            out.data() + at * unit);
         return {};
       });
+}
+
+Status dequantize(const QuantizedTensor& tensor, Dtype to, std::span<std::byte> out) {
+  WEIG_TRY_ASSIGN(dequantizer, Dequantizer::make(tensor, to));
+  const std::uint64_t count = implied_bytes(*dtype_info(Dtype::u8), tensor.shape).bytes;
+  WEIG_TRY(check_size("the quantized tensor has", tensor.bytes.size(),
+                      byte_count(tensor.dtype, count)));
+  WEIG_TRY(check_size("the dequantized tensor has", out.size(),
+                      count * dtype_info(to)->block_bytes));
+  return dequantizer.dequantize(0, tensor.bytes, out);
 }
 
 namespace {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import weig_file
-from command import EXISTS, INVALID_ARGUMENT, UNSUPPORTED, USAGE
+from command import CHECKSUM, EXISTS, INVALID_ARGUMENT, UNSUPPORTED, USAGE
 from quantization import TYPES, expected_cast, expected_quantization, unpack
 from safetensors_file import assemble, by_hand, entry, f32
 
@@ -189,6 +189,94 @@ def test_a_quantized_file_is_converted_again_as_it_is(weig, source, tmp_path):
         assert other[name + ".scale"].data == file[name + ".scale"].data
     assert entries(other) == entries(file)
     assert weig_file.DTYPES[other["layers.0.norm.weight"].dtype][0] == "bf16"
+
+
+def restored(values, options, to):
+    """What comes back of values that were quantized so."""
+    scheme, block = ("asymmetric" if "--asymmetric" in options else "symmetric"), 0
+    kind = {"int8": "8", "int4": "4"}[options[0]]
+    if kind == "4":
+        block = 32
+    name = ("u" if scheme == "asymmetric" else "i") + kind
+    axis = values.ndim - 1 if block else 0
+    back = expected_quantization(values, name, scheme, axis, block)[3]
+    return back.astype(np.float32) if to == "f32" else expected_cast(back, to)
+
+
+@pytest.mark.parametrize("options", [["int8"], ["int4"], ["int8", "--asymmetric"],
+                                     ["int4", "--asymmetric"]])  # fmt: skip
+@pytest.mark.parametrize("to", ["f32", "bf16", "f16"])
+def test_quantized_tensors_are_turned_back(weig, source, tmp_path, options, to):
+    _, _, target = converted(weig, source, "--quantize", *options)
+    back = tmp_path / "back.weig"
+    report = weig.ok("convert", target, "-o", back, "--dequantize", to, "--json").json()
+    assert report["dequantized"] == 3
+    weig.ok("verify", back)
+    file = weig_file.read(back)
+    assert {t.name.decode() for t in file.tensors} == set(TENSORS)
+    assert entries(file) == {}
+    for name in MATRICES:
+        assert weig_file.DTYPES[file[name].dtype][0] == to
+        assert file[name].shape == TENSORS[name].shape
+        expected = restored(TENSORS[name], options, to)
+        assert file[name].data == expected.tobytes(), name
+    for name in TENSORS.keys() - set(MATRICES):
+        assert_kept(file, name)
+
+
+def test_some_are_turned_back(weig, source, tmp_path):
+    file, _, target = converted(weig, source, "--quantize", "int8")
+    back = tmp_path / "back.weig"
+    weig.ok("convert", target, "-o", back, "--dequantize", "f32", "--exclude", "embed*")
+    other = weig_file.read(back)
+    assert set(entries(other)) == {"embed.weight"}
+    assert other["embed.weight"].data == file["embed.weight"].data
+    assert other["embed.weight.scale"].data == file["embed.weight.scale"].data
+    names = {t.name.decode() for t in other.tensors}
+    assert names == set(TENSORS) | {"embed.weight.scale"}
+
+
+def test_large_tensors_and_sets_are_turned_back(weig, tmp_path):
+    values = {"a.0.w": normal((3, 1_300_001), "bf16"), "a.1.w": normal((700, 900), "f32")}
+    source = write(tmp_path / "model.safetensors", values)
+    for options in (["int4", "--block", "7"], ["int8"]):
+        _, _, whole = converted(weig, source, "--quantize", *options)
+        weig.ok("convert", whole, "-o", tmp_path / "set.weig", "--shard-size", "1MB",
+                "--force")  # fmt: skip
+        member = tmp_path / "set-00001-of-00002.weig"
+        results = []
+        for each in (whole, member):
+            back = tmp_path / "back.weig"
+            weig.ok("convert", each, "-o", back, "--dequantize", "f32", "--force")
+            results.append(weig_file.read(back))
+        for name, value in values.items():
+            block = 7 if "7" in options else 0
+            axis = 1 if block else 0
+            kind = "i4" if block else "i8"
+            expected = expected_quantization(value, kind, "symmetric", axis, block)[3]
+            for result in results:
+                assert result[name].data == expected.astype(np.float32).tobytes()
+
+
+def test_a_model_that_is_not_quantized_stays_as_it_is(weig, source):
+    _, report, _ = converted(weig, source, "--dequantize", "f32")
+    assert report["warnings"] == ["no tensor was changed"]
+    assert report["exact_source"]
+
+
+@pytest.mark.parametrize("what", ["embed.weight", "embed.weight.scale"])
+def test_damage_of_what_is_turned_back_is_found(weig, source, tmp_path, what):
+    file, _, target = converted(weig, source, "--quantize", "int8")
+    at = target.read_bytes().index(file[what].data)
+    with open(target, "r+b") as opened:
+        opened.seek(at)
+        byte = opened.read(1)
+        opened.seek(at)
+        opened.write(bytes([byte[0] ^ 1]))
+    back = tmp_path / "back.weig"
+    run = weig("convert", target, "-o", back, "--dequantize", "f32")
+    assert run.status == CHECKSUM and repr(what) in run.err
+    assert not back.exists()
 
 
 def refuse(weig, source, status, *options):
