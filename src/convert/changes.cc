@@ -65,6 +65,7 @@ void Changes::find_quantized() {
       }))
     return;
   std::vector<std::vector<std::uint32_t>> sources;  // by file and entry
+  sources.reserve(sources_->files.size());
   for (const SourceFile& file : sources_->files)
     sources.emplace_back(file.manifest.entries().size(), disk::kNone);
   for (std::uint32_t source = 0; source < sources_->tensors.size(); ++source)
