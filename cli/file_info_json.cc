@@ -44,7 +44,8 @@ void add_shard(Json& json, const std::optional<Shard>& shard) {
   }
   json.begin_object();
   json.member("set", digest_text({.low = shard->set_low, .high = shard->set_high}));
-  json.member("index", shard->index).member("count", shard->count);
+  json.member("member", shard->index + std::uint64_t{1});
+  json.member("count", shard->count);
   json.member("tensors", shard->tensors).end_object();
 }
 

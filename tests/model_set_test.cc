@@ -260,6 +260,18 @@ TEST(ModelSet, a_missing_member_is_named) {
   }
 }
 
+TEST(ModelSet, all_missing_members_are_named) {
+  const Folder folder;
+  const Paths paths = make_set(folder);
+  std::filesystem::remove(paths[0]);
+  std::filesystem::remove(paths[2]);
+  const Error error = failure(paths[3]);
+  EXPECT_EQ(error.fields().what, "members of the set are missing");
+  EXPECT_EQ(error.fields().found, "2 of 4 members");
+  EXPECT_EQ(error.fields().expected,
+            name_of(paths[0]) + ", " + name_of(paths[2]) + ", of 4");
+}
+
 TEST(ModelSet, a_member_of_another_set_is_named) {
   const Folder folder;
   const Paths paths = make_set(folder);

@@ -57,8 +57,10 @@ std::string random_suffix() {
 }  // namespace
 
 Error system_error(Code code, std::string action, int error_number) {
-  return Error(code, "cannot " + std::move(action) + ": " +
-                         std::generic_category().message(error_number));
+  Error error(code, "cannot " + std::move(action) + ": " +
+                        std::generic_category().message(error_number));
+  if (error_number != EMFILE) return error;
+  return std::move(error).hint("'ulimit -n' tells the limit, and raises it");
 }
 
 Descriptor::Descriptor(Descriptor&& other) noexcept

@@ -180,15 +180,35 @@ class Search {
     return {};
   }
 
+  // The first few that are missing, by the names that they should have, or by number.
+  std::string missing_names() const {
+    const std::size_t count = shard_.count - found_.size();
+    std::string names;
+    std::size_t named = 0;
+    for (std::uint32_t index = 0; named < std::min(count, kNamesShown); ++index) {
+      if (found_.contains(index)) continue;
+      const auto name = name_of(index);
+      names += (named++ > 0 ? ", " : "") +
+               (name ? name->substr(name->rfind('/') + 1)
+                     : "member " + std::to_string(index + std::uint64_t{1}));
+    }
+    if (count > named) names += " and " + std::to_string(count - named) + " more";
+    return names;
+  }
+
   Error missing() const {
     std::uint32_t index = 0;
     while (found_.contains(index)) ++index;
+    const bool one = found_.size() + 1 == shard_.count;
     const auto name = name_of(index);
-    return Error(Code::cannot_open, "a member of the set is missing")
+    return Error(Code::cannot_open, one ? "a member of the set is missing"
+                                        : "members of the set are missing")
         .file(path_)
         .found(std::to_string(found_.size()) + " of " + std::to_string(shard_.count) +
                " members")
-        .expected((name ? *name + ", " : "") + description(with_index(shard_, index)))
+        .expected(one ? (name ? *name + ", " : "") +
+                            description(with_index(shard_, index))
+                      : missing_names() + ", of " + std::to_string(shard_.count))
         .hint(unreadable_ ? "not every file there can be read: " + *unreadable_
                           : "members lie in one folder");
   }

@@ -99,8 +99,8 @@ void promise_sound_file(std::string_view name) {
 void promise_clean_refusal(const Error& error) {
   failure(error);
   // The input may say that it is a member of a set, and is alone.
-  const bool is_member = error.code() == Code::cannot_open &&
-                         error.fields().what == "a member of the set is missing";
+  const bool is_member =
+      error.code() == Code::cannot_open && error.fields().what.ends_with("missing");
   promise(is_member || error.code() == Code::corrupt ||
               error.code() == Code::unsupported || error.code() == Code::checksum ||
               error.code() == Code::limit,

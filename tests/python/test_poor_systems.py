@@ -170,6 +170,7 @@ def test_more_shards_than_the_usual_limit_on_open_files(weig, tmp_path):
     assert weig(*call, **limit).status == 0
     hard = weig(*call, "--force", **limited(resource.RLIMIT_NOFILE, 40, 40))
     assert hard.status == CANNOT_OPEN and "Too many open files" in hard.err
+    assert "ulimit -n" in hard.err
 
 
 @needs_root
