@@ -158,7 +158,9 @@ Status Changes::add_all(std::span<const TensorChange> changes) {
   tensors_.reserve(source_specs_.size());
   plans_.resize(source_specs_.size());
   for (std::uint32_t source = 0; source < source_specs_.size(); ++source) {
-    if (parameters_.contains(source) && !needed.contains(source)) continue;
+    if (parameters_.contains(source) && !needed.contains(source) &&
+        !quantized_sources_.contains(source))
+      continue;
     const TensorSpec& spec = source_specs_[source];
     if (auto status = add(source, spec, changes[source]); !status)
       return std::move(status).error().file(file(source)).tensor(spec.name);

@@ -144,6 +144,31 @@ void promise_export(Bytes input, const ConvertReport& report, bool foreign,
   promise_equal(tensors_of(*after), tensors_of(*before), "export loses no tensor");
 }
 
+// All that can be changed on the way is: a sound file again, or refused for what it
+// holds.
+void promise_changes() {
+  const std::string from = path("a.weig");
+  const ConvertOptions options{
+      .change = [](std::string_view name, Dtype dtype,
+                   std::span<const std::uint64_t> shape) -> TensorChange {
+        if (dtype == Dtype::f8_e4m3fn) return Dtype::f16;
+        if (!is_castable(dtype)) return Dequantize{Dtype::f32};
+        if (shape.empty()) return Dtype::bf16;
+        if (name.size() % 2 == 0) return QuantizeOptions{.axis = 0};
+        return QuantizeOptions{
+            .to = Dtype::u4, .scheme = Scheme::asymmetric, .block = 32};
+      },
+      .progress = {}};
+  remove("f.weig");
+  const auto report = convert({&from, 1}, path("f.weig"), options);
+  if (report) return promise_sound_file("f.weig");
+  promise(report.error().code() == Code::invalid_argument ||
+              report.error().code() == Code::exists ||
+              report.error().code() == Code::unsupported,
+          "changing is refused for what a file holds", report.error().message());
+  promise(!std::filesystem::exists(path("f.weig")), "nothing is left behind");
+}
+
 void promise_round_trip(Bytes input, const ConvertReport& report,
                         Strictness strictness) {
   promise_sound_file("a.weig");
@@ -160,6 +185,7 @@ void promise_round_trip(Bytes input, const ConvertReport& report,
   }
   const bool foreign = source ? source->format() == FileFormat::safetensors : true;
   promise_export(input, report, foreign, strictness);
+  promise_changes();
   const auto again = convert_file("a.weig", "d.weig", Strictness::strict);
   promise(again.has_value(), "what we wrote we convert",
           again ? "" : failure(again.error()));
@@ -171,7 +197,8 @@ void promise_round_trip(Bytes input, const ConvertReport& report,
 
 void run_roundtrip(Bytes input) {
   test::write_file(path("source"), input);
-  for (const char* name : {"a.weig", "b", "c.weig", "d.weig", "e"}) remove(name);
+  for (const char* name : {"a.weig", "b", "c.weig", "d.weig", "e", "f.weig"})
+    remove(name);
   promise_direct_export();
   for (const auto strictness : {Strictness::strict, Strictness::lenient}) {
     const auto report = convert_file("source", "a.weig", strictness);
