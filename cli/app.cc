@@ -162,9 +162,10 @@ int run(int argc, const char* const* argv) {
     app.require_subcommand(1);
     app.footer(kExitStatuses);
     const std::vector<Command> commands{
-        add_convert(app),   add_info(app),   add_ls(app),    add_get(app),
-        add_verify(app),    add_export(app), add_merge(app), add_bench(app),
-        add_residency(app), add_warm(app),   add_evict(app), add_doctor(app)};
+        add_convert(app), add_info(app),      add_ls(app),    add_get(app),
+        add_verify(app),  add_export(app),    add_merge(app), add_apply(app),
+        add_bench(app),   add_residency(app), add_warm(app),  add_evict(app),
+        add_doctor(app)};
     return parse_and_run(app, commands, arguments(argc, argv));
   } catch (const std::bad_alloc&) {
     return fail(Error(Code::no_memory, "out of memory"), Form::text);

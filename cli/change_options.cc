@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string_view>
 
 #include "glob.h"
@@ -17,23 +16,31 @@ namespace {
 // too little is left.
 constexpr std::uint32_t kDefaultNibbleBlock = 32;
 
-bool matches_any(const std::vector<std::string>& patterns, std::string_view name) {
-  return std::ranges::any_of(patterns, [name](const std::string& pattern) {
-    return glob_matches(pattern, name);
-  });
+// Tries all, so that those are known that match nothing.
+bool matches_any(const std::vector<std::string>& patterns, std::string_view name,
+                 std::set<std::string>& matched) {
+  bool any = false;
+  for (const std::string& pattern : patterns) {
+    if (!glob_matches(pattern, name)) continue;
+    matched.insert(pattern);
+    any = true;
+  }
+  return any;
 }
 
 bool is_chosen(const ChangeOptions& options, std::string_view name) {
-  return (options.include.empty() || matches_any(options.include, name)) &&
-         !matches_any(options.exclude, name);
+  const bool included = matches_any(options.include, name, *options.matched);
+  const bool excluded = matches_any(options.exclude, name, *options.matched);
+  return (options.include.empty() || included) && !excluded;
 }
 
-QuantizeOptions quantize_options(const ChangeOptions& options) {
+QuantizeOptions quantize_options(const ChangeOptions& options, std::size_t rank) {
   const bool nibbles = options.quantize == Dtype::i4;
   QuantizeOptions how{.to = *options.quantize, .scheme = options.scheme};
   if (options.scheme == Scheme::asymmetric) how.to = nibbles ? Dtype::u4 : Dtype::u8;
   how.block = options.block.value_or(nibbles ? kDefaultNibbleBlock : 0);
-  if (how.block == 0) how.axis = 0;
+  // A row of a vector would be an element.
+  if (how.block == 0 && rank > 1) how.axis = 0;
   return how;
 }
 
@@ -58,8 +65,8 @@ Dtype floating_type(const std::string& option, const std::string& name) {
   const auto dtype = dtype_from_name(name);
   if (dtype && is_castable(*dtype)) return *dtype;
   throw CLI::ValidationError(
-      option, fmt::format("no floating type to go to is called {}; there are f32, f16, "
-                          "bf16, f8_e4m3fn",
+      option, fmt::format("no floating type is called {}; there are f32, f16, bf16, "
+                          "f8_e4m3fn",
                           printable(name)));
 }
 
@@ -102,12 +109,14 @@ void add_change_options(CLI::App& command, ChangeOptions& options) {
   command
       .add_option("--include", options.include,
                   "Change only tensors whose names match, as in ls;\nmay be repeated")
-      ->allow_extra_args(false)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("PATTERN");
   command
       .add_option("--exclude", options.exclude,
                   "Leave tensors whose names match; may be repeated")
-      ->allow_extra_args(false)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("PATTERN");
 }
 
@@ -124,6 +133,14 @@ std::optional<std::string> conflict(const ChangeOptions& options) {
   return std::nullopt;
 }
 
+std::vector<std::string> unmatched(const ChangeOptions& options) {
+  std::vector<std::string> patterns;
+  for (const auto* some : {&options.include, &options.exclude})
+    for (const std::string& pattern : *some)
+      if (!options.matched->contains(pattern)) patterns.push_back(pattern);
+  return patterns;
+}
+
 decltype(ConvertOptions::change) change_function(const ChangeOptions& options) {
   if (!options.cast && !options.quantize && !options.dequantize) return {};
   return [options](std::string_view name, Dtype dtype,
@@ -134,7 +151,8 @@ decltype(ConvertOptions::change) change_function(const ChangeOptions& options) {
       if (is_castable(dtype)) return *options.cast;
       return Keep{};
     }
-    if (is_quantizable(options, dtype, shape)) return quantize_options(options);
+    if (is_quantizable(options, dtype, shape))
+      return quantize_options(options, shape.size());
     return Keep{};
   };
 }

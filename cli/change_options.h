@@ -7,7 +7,9 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,9 @@ struct ChangeOptions {
   std::optional<std::uint32_t> block;
   std::vector<std::string> include;
   std::vector<std::string> exclude;
+  // Patterns that matched a name of which change_function()'s function was asked.
+  std::shared_ptr<std::set<std::string>> matched =
+      std::make_shared<std::set<std::string>>();
 };
 
 // --cast, --quantize, --dequantize, --block, --asymmetric, --include, --exclude.
@@ -28,6 +33,9 @@ void add_change_options(CLI::App& command, ChangeOptions& options);
 
 // What is wrong with the options together, if anything.
 std::optional<std::string> conflict(const ChangeOptions& options);
+
+// Patterns that matched nothing, once all was asked.
+std::vector<std::string> unmatched(const ChangeOptions& options);
 
 // As ConvertOptions::change; empty where nothing is to be changed.
 decltype(ConvertOptions::change) change_function(const ChangeOptions& options);

@@ -56,10 +56,14 @@ void warn_of_name(ConvertReport& report) {
                   report.output));
 }
 
-// Patterns that match nothing, or nothing of a type that can be changed.
+// Patterns that match nothing, or nothing that can be changed.
 void warn_of_no_change(const Arguments& arguments, ConvertReport& report) {
   const ChangeOptions& changes = arguments.changes;
   const bool wanted = changes.cast || changes.quantize || changes.dequantize;
+  for (const std::string& pattern :
+       wanted ? unmatched(changes) : std::vector<std::string>())
+    report.warnings.push_back(
+        fmt::format("{} matches no tensor that can be changed", in_quotes(pattern)));
   if (wanted && report.cast + report.quantized + report.dequantized == 0)
     report.warnings.push_back("no tensor was changed");
 }
@@ -101,8 +105,8 @@ void add_convert_options(CLI::App& command, ConvertOptions& options) {
                                               in_quotes(text)));
           },
           "Write a set of files, DST-00001-of-00005.weig and\n"
-          "so on. None is larger, but for a tensor that is;\n"
-          "layers that fit stay whole")
+          "so on. None is larger, but for a tensor (with its\n"
+          "scales) that is; layers that fit stay whole")
       ->type_name("SIZE");
   command
       .add_option("--max-header-bytes", options.max_header_bytes,

@@ -62,6 +62,9 @@ void print_text(Output& output, const ConvertReport& report) {
                  counted(report.aliases, "alias"));
   if (report.cast > 0)
     output.print("\n  changed  {}, cast", counted(report.cast, "tensor"));
+  if (report.adapted > 0)
+    output.print("\n  changed  {}, with the adapter",
+                 counted(report.adapted, "tensor"));
   if (report.quantized > 0)
     output.print("\n  changed  {}, quantized: integers and their scales",
                  counted(report.quantized, "tensor"));
@@ -78,10 +81,11 @@ void print_text(Output& output, const ConvertReport& report) {
                full_bytes(report.file_size));
   output.print("  time     {}, {}\n", duration(report.seconds),
                rate(report.file_size, report.seconds));
-  const bool changed = report.cast + report.quantized + report.dequantized > 0;
+  const bool changed =
+      report.cast + report.quantized + report.dequantized + report.adapted > 0;
   output.print("  export   {}\n",
                report.exact_source ? "gives the source back byte for byte"
-               : changed           ? "gives the changed tensors"
+               : changed           ? "gives the changed tensors, 4-bit ones not"
                                    : "gives the same tensors, not the same bytes");
 }
 
@@ -108,6 +112,7 @@ void print_json(Output& output, const ConvertReport& report) {
   json.member("tensors", report.tensors).member("aliases", report.aliases);
   json.member("cast", report.cast).member("quantized", report.quantized);
   json.member("dequantized", report.dequantized);
+  json.member("adapted", report.adapted);
   json.member("data_bytes", report.data_bytes);
   json.member("padding_bytes", report.padding_bytes);
   json.member("file_size", report.file_size);

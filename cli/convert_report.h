@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a conversion did, told to people and to programs: of convert and of merge.
+// What a conversion did, told to people and to programs: of convert,
+// merge and apply.
 #pragma once
 
 #include <weig/convert.h>

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests/python/test_quantize.py compares with NumPy and ml_dtypes:
+// What tests/python/test_quantize.py and test_lora.py compare with NumPy and ml_dtypes:
 //   quantize_elements targets
 //     the instruction sets of this machine that kernels are built for, the best first
 //   quantize_elements SKIP cast FROM TO IN OUT
 //   quantize_elements SKIP quantize FROM TO SCHEME AXIS BLOCK PIECE IN OUT DIMENSION...
 //     files OUT.q, OUT.scale, OUT.zero and, dequantized to f32, OUT.back
+//   quantize_elements SKIP lora BASE ADAPTER OUT
+//     the WEIG file OUT, as `weig apply` makes it
 // SKIP: how many of the best instruction sets to do without. AXIS: a number or `none`.
 // PIECE: elements a piece, raised to a whole step; 0 is all at once.
 #include <hwy/targets.h>
+#include <weig/convert.h>
+#include <weig/lora.h>
 #include <weig/quantize.h>
 
 #include <algorithm>
@@ -119,6 +123,12 @@ void quantize(int argc, char** arguments) {
   write_file(out + ".back", back);
 }
 
+void add_adapter(char** arguments) {
+  const auto adapter = weig::LoraAdapter::open(arguments[1]).value();
+  const std::string sources[] = {arguments[0]};
+  weig::convert(sources, arguments[2], {.adapter = &adapter}).value();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -127,9 +137,11 @@ int main(int argc, char** argv) try {
     for (const std::int64_t target : targets()) std::puts(hwy::TargetName(target));
     return 0;
   }
-  if (argc < 7) return 64;
+  if (argc < 6) return 64;
   skip_targets(std::stoul(first));
-  if (argv[2] == std::string("cast"))
+  if (argv[2] == std::string("lora"))
+    add_adapter(argv + 3);
+  else if (argv[2] == std::string("cast"))
     cast(argv + 3);
   else
     quantize(argc - 3, argv + 3);

@@ -124,9 +124,11 @@ TEST(Quantize, refuses_what_no_integer_stands_for) {
       const auto status = Quantizer(plan).quantize(0, bytes_of(values), out);
       ASSERT_FALSE(status);
       EXPECT_EQ(status.error().code(), Code::invalid_argument);
-      EXPECT_EQ(status.error().fields().found,
-                std::string(std::isnan(value) ? "NaN" : "infinity") + " at element " +
-                    std::to_string(place));
+      EXPECT_EQ(status.error().fields().found, std::string(std::isnan(value) ? "NaN"
+                                                           : value > 0 ? "infinity"
+                                                                       : "-infinity") +
+                                                   " at element " +
+                                                   std::to_string(place));
     }
 }
 

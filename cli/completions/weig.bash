@@ -10,14 +10,14 @@ _weig() {
 
   if ((COMP_CWORD == 1)); then
     mapfile -t COMPREPLY < <(compgen -W \
-      "convert info ls get verify export merge bench residency warm evict doctor $options
-       --version" -- "$word")
+      "convert info ls get verify export merge apply bench residency warm evict doctor
+       $options --version" -- "$word")
     return
   fi
 
   case $before in
-    --block | --include | --exclude | --threads | --max-header-bytes | --shard-size | \
-      --slice | --groups | --rounds)
+    --alpha | --scale | --block | --include | --exclude | --threads | \
+      --max-header-bytes | --shard-size | --slice | --groups | --rounds)
       # A value that only its user knows; without this, files would be offered.
       compopt +o default +o bashdefault
       return
@@ -68,6 +68,9 @@ _weig() {
       ;;
     merge)
       options+=' -o --output -f --force --json'
+      ;;
+    apply)
+      options+=' -o --output --alpha --scale -f --force --json'
       ;;
     warm)
       options+=' --groups --lock --lock-what-fits --huge --threads --json'

@@ -5,7 +5,7 @@ function __weig_in
     __fish_seen_subcommand_from $argv
 end
 
-set -l commands convert info ls get verify export merge bench residency warm evict doctor
+set -l commands convert info ls get verify export merge apply bench residency warm evict doctor
 set -l none "not __fish_seen_subcommand_from $commands"
 
 complete -c weig -s h -l help -d 'Explain this'
@@ -17,6 +17,7 @@ complete -c weig -n "$none" -f -a get -d 'Print or write a tensor\'s values'
 complete -c weig -n "$none" -f -a verify -d 'Check every byte against the digests'
 complete -c weig -n "$none" -f -a export -d 'Turn a WEIG file back into safetensors'
 complete -c weig -n "$none" -f -a merge -d 'Make one file of a sharded set again'
+complete -c weig -n "$none" -f -a apply -d 'Add a LoRA adapter to a model'
 complete -c weig -n "$none" -f -a bench -d 'Measure how fast a file loads here'
 
 complete -c weig -n "$none" -f -a residency -d 'Show how much is in memory'
@@ -25,8 +26,8 @@ complete -c weig -n "$none" -f -a evict -d 'Drop a file from memory'
 complete -c weig -n "$none" -f -a doctor -d 'Say what will slow or break loading'
 
 complete -c weig -n "__weig_in $commands" -l json -d 'Print JSON, errors too'
-complete -c weig -n '__weig_in convert get merge' -s o -l output -r -F -d 'What to write'
-complete -c weig -n '__weig_in convert get export merge bench' -s f -l force \
+complete -c weig -n '__weig_in convert get merge apply' -s o -l output -r -F -d 'What to write'
+complete -c weig -n '__weig_in convert get export merge apply bench' -s f -l force \
     -d 'Replace the output if it is there already'
 complete -c weig -n '__weig_in info ls get verify bench' -l accept-unsealed \
     -d 'Open minimal files too'
@@ -57,6 +58,10 @@ complete -c weig -n '__weig_in convert' -l include -x \
     -d 'Change only tensors with such names'
 complete -c weig -n '__weig_in convert' -l exclude -x \
     -d 'Leave tensors with such names'
+
+complete -c weig -n '__weig_in apply' -l alpha -x \
+    -d 'Take this for the lora_alpha of all'
+complete -c weig -n '__weig_in apply' -l scale -x -d 'Take this scale'
 
 complete -c weig -n '__weig_in get' -l slice -x -d 'Only these elements, as in NumPy'
 complete -c weig -n '__weig_in get' -l raw -d 'Bytes as they are stored'

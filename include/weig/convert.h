@@ -23,6 +23,8 @@
 
 namespace weig {
 
+class LoraAdapter;  // weig/lora.h
+
 // What to make of a source that readers disagree on: holes between tensors, bytes after
 // the last one, several names for one range, metadata that is not a string. Strict
 // refuses, with the reason; lenient accepts with a warning. Partial overlap, duplicate
@@ -65,6 +67,9 @@ struct ConvertOptions {
   std::function<TensorChange(std::string_view name, Dtype dtype,
                              std::span<const std::uint64_t> shape)>
       change = {};
+  // Added to the tensors that it names, for which `change` is not asked; the rules, and
+  // what is refused, are those of apply_lora(). Must outlive the call.
+  const LoraAdapter* adapter = nullptr;
   Progress progress = nullptr;
 };
 
@@ -83,6 +88,7 @@ struct ConvertReport {
   std::uint64_t cast = 0;       // tensors that came with another type
   std::uint64_t quantized = 0;  // tensors; their scales and zero points not counted
   std::uint64_t dequantized = 0;
+  std::uint64_t adapted = 0;             // tensors to which the adapter was added
   std::uint64_t data_bytes = 0;          // of tensors, aliases not counted
   std::uint64_t padding_bytes = 0;       // zeros between and after them
   std::uint64_t file_size = 0;           // of a set, of all its files
@@ -112,11 +118,10 @@ Result<std::string> default_target(std::span<const std::string> sources);
 // A file with changed tensors keeps no source header: export gives other bytes.
 //
 // Fails with cannot_open, corrupt, unsupported, exists (also where the target is one of
-// the sources, and where the name of an added tensor is taken), io, limit,
-// invalid_argument or cancelled; then the target is untouched, or complete where only
-// its folder could not be synced or other files not be copied. Of a set, all files
-// appear or none; a kill while they get their names leaves some, which open as little
-// as any set without all its members.
+// the sources or the adapter), io, limit, invalid_argument, not_found (for an adapter)
+// or cancelled; then the target is untouched, or complete where only its folder could
+// not be synced or other files not be copied. Of a set, all files appear or none; a
+// kill while they get their names leaves some, which open as little as any broken set.
 Result<ConvertReport> convert(std::span<const std::string> sources,
                               const std::string& target,
                               const ConvertOptions& options = {});

@@ -10,6 +10,7 @@
 #include <weig/guard.h>
 #include <weig/host.h>
 #include <weig/load.h>
+#include <weig/lora.h>
 #include <weig/memory_lock.h>
 #include <weig/memory_use.h>
 #include <weig/metadata.h>

@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <unordered_map>
 
+#include <weig/lora.h>
 #include <weig/metadata.h>
 
+#include "convert/change_writer.h"
 #include "convert/changes.h"
 #include "convert/other_files.h"
 #include "convert/partition.h"
@@ -50,7 +52,8 @@ std::string target_name(const std::string& source) {
 
 // Where to write, and proof that it is none of the inputs.
 Result<std::string> choose_target(std::span<const std::string> sources,
-                                  const std::string& given, const Sources& opened) {
+                                  const std::string& given, const Sources& opened,
+                                  const LoraAdapter* adapter) {
   std::string target = given;
   if (target.empty()) {
     WEIG_TRY_ASSIGN(chosen, default_target(sources));
@@ -73,7 +76,9 @@ Result<std::string> choose_target(std::span<const std::string> sources,
   };
   for (const SourceFile& source : opened.files)
     if (source.file.id() == *id) return refuse(source.file.path());
-  for (const std::string& index : opened.index_files)
+  std::vector<std::string> files = opened.index_files;
+  if (adapter != nullptr) files.push_back(adapter->file().path());
+  for (const std::string& index : files)
     if (const auto other = os::file_id(index); other && *other == *id)
       return refuse(index);
   for (const std::string& name : opened.other_files) {
@@ -148,7 +153,10 @@ class Conversion {
     std::uint32_t all = 0666;
     for (const SourceFile& source : sources_.files)
       all &= as_private_as(source.file.permissions());
-    return all;
+    if (options_.adapter == nullptr) return all;
+    const auto adapter = os::InputFile::open(options_.adapter->file().path());
+    // Of one that is gone nobody knows: private.
+    return all & as_private_as(adapter ? adapter->permissions() : 0600);
   }
 
   Status tell(std::uint64_t done, std::uint64_t total) const {
@@ -290,6 +298,7 @@ class Conversion {
     report.cast = changes_->cast();
     report.quantized = changes_->quantized();
     report.dequantized = changes_->dequantized();
+    report.adapted = changes_->adapted();
     for (std::uint32_t ordinal = 0; ordinal < plan_.size(); ++ordinal) {
       report.aliases += plan_.is_alias(ordinal) ? 1 : 0;
       if (plan_.is_alias(ordinal)) continue;
@@ -412,7 +421,7 @@ Result<ConvertReport> convert(std::span<const std::string> sources,
                               const std::string& target,
                               const ConvertOptions& options) {
   WEIG_TRY_ASSIGN(opened, open_sources(sources, options));
-  WEIG_TRY_ASSIGN(path, choose_target(sources, target, opened));
+  WEIG_TRY_ASSIGN(path, choose_target(sources, target, opened, options.adapter));
   if (options.shard_bytes) {
     if (*options.shard_bytes == 0)
       return Error(Code::invalid_argument, "members of a set cannot have 0 bytes");

@@ -45,7 +45,8 @@ Status check_representable(const Tensor& tensor) {
   };
   if (!safetensors_dtype_name(tensor.dtype()))
     return refuse("safetensors cannot hold this element type")
-        .found(std::string(dtype_name(tensor.dtype())));
+        .found(std::string(dtype_name(tensor.dtype())))
+        .hint("'weig convert --dequantize' turns what is quantized into numbers");
   if (tensor.name() == "__metadata__")
     return refuse("safetensors cannot hold a tensor of this name");
   const DtypeInfo& info = *dtype_info(tensor.dtype());

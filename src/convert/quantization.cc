@@ -38,13 +38,16 @@ Error unknown_scheme(const Quantization& q) {
 }
 
 // Makes the entry's ordinals those of the new table; `ordinals` are of its file.
-Status move(Quantization& q, std::span<const std::uint32_t> ordinals) {
+Status move(Quantization& q, std::span<const std::uint32_t> ordinals,
+            const Manifest& manifest) {
   for (std::uint32_t* field : {&q.scale, &q.zero_point, &q.scale2}) {
     const std::uint32_t old = *field;
     if (old >= ordinals.size()) continue;  // none
     *field = ordinals[old];
     if (*field == disk::kNone)
-      return Error(Code::unsupported, "its quantization needs a tensor left out");
+      return Error(Code::unsupported, "its quantization needs a tensor left out")
+          .found("'" + std::string(manifest.name(manifest.entries()[old])) +
+                 "', which the index does not name");
     if (q.scheme != kKnownScheme && *field != old) return unknown_scheme(q);
   }
   return {};
@@ -62,7 +65,7 @@ Result<std::vector<Quantization>> gather_quantization(const Sources& sources,
       if (q.tensor >= ordinals[f].size()) continue;  // the file changed meanwhile
       q.tensor = ordinals[f][q.tensor];
       if (q.tensor == disk::kNone) continue;  // an index leaves it out
-      if (auto status = move(q, ordinals[f]); !status)
+      if (auto status = move(q, ordinals[f], sources.files[f].manifest); !status)
         return std::move(status)
             .error()
             .file(sources.files[f].file.path())

@@ -103,6 +103,13 @@ std::string escaped(std::string_view text, char quote, std::size_t max_bytes) {
 
 std::string in_quotes(std::string_view text) { return "'" + escaped(text) + "'"; }
 
+std::string shape_text(std::span<const std::uint64_t> shape) {
+  std::string text = "[";
+  for (const std::uint64_t size : shape)
+    text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  return text + "]";
+}
+
 std::string hex(std::uint64_t value) {
   std::string out = "0x";
   int digits = 1;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -37,8 +38,10 @@ std::string escaped(std::string_view text, char quote = '\'',
 // escaped() between quotes.
 std::string in_quotes(std::string_view text);
 
-// Numbers and places, for messages: "0x1f", "[64, 128)", "8 bytes at 64".
+// Numbers and places, for messages: "0x1f", "[64, 128)", "8 bytes at 64"; a shape,
+// "[3, 4]".
 std::string hex(std::uint64_t value);
+std::string shape_text(std::span<const std::uint64_t> shape);
 std::string range_text(std::uint64_t begin, std::uint64_t end);
 std::string extent_text(std::uint64_t offset, std::uint64_t size);
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// BlockGrid: which elements of a tensor share a scale, as runs of neighbours.
+// Which elements of a tensor share a scale: BlockGrid, as runs of neighbours, and the
+// shape that the scales have.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include <weig/format.h>
 
@@ -66,5 +68,26 @@ struct BlockGrid {
     return {block, std::min(whole, (end - at) / block)};
   }
 };
+
+// The shape of scales and zero points, with axis and block as above. One of them, for
+// all of a tensor, may as well be a vector of one.
+inline std::vector<std::uint64_t> parameter_shape(std::span<const std::uint64_t> shape,
+                                                  std::uint32_t axis,
+                                                  std::uint32_t block) {
+  std::vector<std::uint64_t> scales;
+  if (axis == disk::kNone) return scales;
+  if (block == 0) {
+    scales.push_back(shape[axis]);
+    return scales;
+  }
+  scales.assign(shape.begin(), shape.end());
+  scales[axis] = scales[axis] / block + (scales[axis] % block != 0 ? 1 : 0);
+  return scales;
+}
+inline bool is_parameter_shape(std::span<const std::uint64_t> found,
+                               std::span<const std::uint64_t> expected) noexcept {
+  if (expected.empty() && found.size() == 1) return found[0] == 1;
+  return std::ranges::equal(found, expected);
+}
 
 }  // namespace weig

@@ -222,17 +222,6 @@ Result<std::optional<Quantization>> entry_of(const Model& model,
   return std::optional<Quantization>();
 }
 
-// The shape that scales and zero points have.
-std::vector<std::uint64_t> parameter_shape(const Tensor& tensor,
-                                           const Quantization& entry) {
-  if (entry.axis == disk::kNone) return {};
-  if (entry.block == 0) return {tensor.shape()[entry.axis]};
-  std::vector<std::uint64_t> shape(tensor.shape().begin(), tensor.shape().end());
-  std::uint64_t& size = shape[entry.axis];
-  size = size / entry.block + (size % entry.block != 0 ? 1 : 0);
-  return shape;
-}
-
 // The tensor of a parameter, proven to be of that type and shape.
 Result<Tensor> parameter(const Model& model, const Tensor& tensor,
                          std::uint32_t ordinal, Dtype dtype,
@@ -243,9 +232,7 @@ Result<Tensor> parameter(const Model& model, const Tensor& tensor,
                        "a parameter of its quantization has another type")
         .found(std::string(dtype_name(found.dtype())))
         .expected(std::string(dtype_name(dtype)));
-  // One scale is a scalar, or a vector of one.
-  const bool is_one = shape.empty() && found.element_count() == 1;
-  if (!is_one && !std::ranges::equal(found.shape(), shape))
+  if (!is_parameter_shape(found.shape(), shape))
     return unsupported(model, tensor,
                        "a parameter of its quantization has another shape")
         .found(std::to_string(found.element_count()) + " elements in '" +
@@ -267,7 +254,7 @@ Result<QuantizedTensor> quantized_tensor(const Model& model, const Tensor& tenso
         .expected("1");
   if (entry->scale2 != disk::kNone)
     return unsupported(model, tensor, "its scales have scales of their own");
-  const auto shape = parameter_shape(tensor, *entry);
+  const auto shape = parameter_shape(tensor.shape(), entry->axis, entry->block);
   WEIG_TRY_ASSIGN(scale, parameter(model, tensor, entry->scale, Dtype::f32, shape));
   QuantizedTensor quantized{.dtype = tensor.dtype(),
                             .shape = tensor.shape(),

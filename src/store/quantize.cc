@@ -119,13 +119,7 @@ Result<QuantizePlan> QuantizePlan::make(Dtype from,
   plan.block_ = options.block;
   plan.shape_.assign(shape.begin(), shape.end());
   plan.element_count_ = source.bytes / element_bytes(from);
-  if (options.block != 0) {
-    plan.scale_shape_.assign(shape.begin(), shape.end());
-    std::uint64_t& last = plan.scale_shape_.back();
-    last = last / options.block + (last % options.block != 0 ? 1 : 0);
-  } else if (axis != disk::kNone) {
-    plan.scale_shape_.push_back(shape[axis]);
-  }
+  plan.scale_shape_ = parameter_shape(shape, axis, options.block);
   for (const std::uint64_t size : plan.scale_shape_) plan.scale_count_ *= size;
   plan.step_ = independent_elements(shape, axis, options.block, plan.element_count_);
   plan.measures_first_ = plan.step_ > kMaxStep;
@@ -266,11 +260,13 @@ Error Quantizer::State::not_finite(const Elements& part) const {
        ++i)
     kernels::measure(plan.from(), part.bytes + i * element_bytes(plan.from()), {1, 1},
                      &high, &low);
-  const bool infinite = std::max(high, low & 0x7FFFFFFF) == infinity_bits(plan.from());
+  const std::uint32_t infinity = infinity_bits(plan.from());
+  const char* what = "NaN";
+  if (high == infinity) what = "infinity";
+  if ((low & 0x7FFFFFFF) == infinity && low >> 31 != 0) what = "-infinity";
   return Error(Code::invalid_argument,
                "an element is not finite: no integer stands for it")
-      .found((infinite ? "infinity" : "NaN") + std::string(" at element ") +
-             std::to_string(part.first + i - 1))
+      .found(what + std::string(" at element ") + std::to_string(part.first + i - 1))
       .expected("finite numbers");
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """convert --quantize and --cast: which tensors, which bytes, and what the file says."""
 
+import math
 import os
 import struct
 
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 
 import weig_file
-from command import CHECKSUM, EXISTS, INVALID_ARGUMENT, UNSUPPORTED, USAGE
+import weig_writer
+from command import CHECKSUM, INVALID_ARGUMENT, UNSUPPORTED, USAGE
 from quantization import TYPES, expected_cast, expected_quantization, unpack
 from safetensors_file import assemble, by_hand, entry, f32
 
@@ -136,8 +138,20 @@ def test_patterns_choose(weig, source):
 
 def test_patterns_that_match_nothing_are_told(weig, source):
     _, report, _ = converted(weig, source, "--cast", "f16", "--include", "nothing")
-    assert report["warnings"] == ["no tensor was changed"]
+    assert report["warnings"] == [
+        "'nothing' matches no tensor that can be changed",
+        "no tensor was changed",
+    ]
     assert report["exact_source"]
+
+
+def test_vectors_have_one_scale(weig, tmp_path):
+    values = normal((300,), "f32")
+    source = write(tmp_path / "model.safetensors", {"v": values})
+    file, _, _ = converted(weig, source, "--quantize", "int8", "--include", "v")
+    assert_quantized(file, "v", values, "i8", "symmetric", None, 0)
+    file, _, _ = converted(weig, source, "--quantize", "int4", "--include", "v")
+    assert_quantized(file, "v", values, "i4", "symmetric", 0, 32)
 
 
 @pytest.mark.parametrize("to", TYPES)
@@ -264,6 +278,56 @@ def test_a_model_that_is_not_quantized_stays_as_it_is(weig, source):
     assert report["exact_source"]
 
 
+NONE = weig_file.NONE
+CODES = {"w": ("i8", (4, 6)), "w.scale": ("f32", (4,)), "w.zero_point": ("i8", (4,))}
+
+
+def odd_file(path, shapes, *rows):
+    """A sealed file of zeros with these tensors and quantization entries."""
+    tensors = []
+    for name, (dtype, shape) in shapes.items():
+        code = weig_file.CODES[dtype]
+        size = math.prod(shape) * weig_file.DTYPES[code][1] // 8
+        tensors.append(weig_file.Tensor(name.encode(), code, shape, bytes(size)))
+    section = struct.pack("<2I", len(rows), 0)
+    section += b"".join(struct.pack("<8I", *row) for row in rows)
+    more = {weig_file.QUANTIZATION: section}
+    path.write_bytes(weig_writer.write(tensors, more=more))
+    return path
+
+
+# What is wrong with the tensors or the entry, and the words that say so.
+ODD_QUANTIZATIONS = {
+    "scale shape": ({"w.scale": ("f32", (3,))}, (0, 1, 0, 0, 1, 2, NONE, 0), "'w.scale'"),
+    "scale 1x4": ({"w.scale": ("f32", (1, 4))}, (0, 1, 0, 0, 1, 2, NONE, 0), "'w.scale'"),
+    "scale turned": (
+        {"w.scale": ("f32", (2, 4))}, (0, 1, 1, 3, 1, NONE, NONE, 0), "expected [4, 2]"),
+    "scale f16": ({"w.scale": ("f16", (4,))}, (0, 1, 0, 0, 1, 2, NONE, 0), "f16 in 'w.scale'"),
+    "zero point type": (
+        {"w.zero_point": ("u8", (4,))}, (0, 1, 0, 0, 1, 2, NONE, 0), "u8 in 'w.zero_point'"),
+    "block elsewhere": ({"w.scale": ("f32", (2, 6))}, (0, 1, 0, 2, 1, NONE, NONE, 0), "blocks"),
+    "scheme": ({}, (0, 7, 0, 0, 1, 2, NONE, 0), "scheme"),
+    "scale2": ({}, (0, 1, 0, 0, 1, NONE, 2, 0), "scales of their own"),
+    "its own scale": ({}, (0, 1, 0, 0, 0, NONE, NONE, 0), "i8 in 'w'"),
+    "no integers": ({"w": ("f8_e4m3fn", (4, 6))}, (0, 1, 0, 0, 1, NONE, NONE, 0), "f8_e4m3fn"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ODD_QUANTIZATIONS)
+def test_odd_quantizations_are_not_turned_back(weig, tmp_path, kind):
+    shapes, row, words = ODD_QUANTIZATIONS[kind]
+    source = odd_file(tmp_path / "odd.weig", CODES | shapes, row)
+    err = refuse(weig, source, UNSUPPORTED, "--dequantize", "f32")
+    assert "tensor 'w'" in err and words in err
+
+
+def test_tensors_that_are_scales_of_each_other_stay_refused(weig, tmp_path):
+    shapes = {"a": ("i8", (4,)), "b": ("i8", (4,))}
+    rows = (0, 1, 0, 0, 1, NONE, NONE, 0), (1, 1, 0, 0, 0, NONE, NONE, 0)
+    source = odd_file(tmp_path / "odd.weig", shapes, *rows)
+    refuse(weig, source, UNSUPPORTED, "--dequantize", "f32")
+
+
 @pytest.mark.parametrize("what", ["embed.weight", "embed.weight.scale"])
 def test_damage_of_what_is_turned_back_is_found(weig, source, tmp_path, what):
     file, _, target = converted(weig, source, "--quantize", "int8")
@@ -290,8 +354,8 @@ def refuse(weig, source, status, *options):
 def test_names_that_are_taken_are_refused(weig, tmp_path):
     tensors = {"w": normal((4, 4), "f32"), "w.scale": normal((4,), "f32")}
     source = write(tmp_path / "model.safetensors", tensors)
-    err = refuse(weig, source, EXISTS, "--quantize", "int8")
-    assert "'w.scale'" in err
+    err = refuse(weig, source, UNSUPPORTED, "--quantize", "int8")
+    assert str(source) in err and "'w.scale'" in err and "--exclude" in err
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
