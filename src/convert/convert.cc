@@ -95,6 +95,7 @@ class SourceReader {
   explicit SourceReader(const os::InputFile& file) : file_(file) {}
 
   Status read(std::uint64_t offset, MutableBytes out) {
+    if (out.empty()) return {};
     if (out.size() > kSmall) return file_.read(offset, out);
     if (offset < begin_ || !fits(offset - begin_, out.size(), bytes_.size())) {
       const bool follows = offset >= end_ && offset - end_ <= kSmall;
