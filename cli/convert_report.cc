@@ -81,12 +81,12 @@ void print_text(Output& output, const ConvertReport& report) {
                full_bytes(report.file_size));
   output.print("  time     {}, {}\n", duration(report.seconds),
                rate(report.file_size, report.seconds));
-  const bool changed =
-      report.cast + report.quantized + report.dequantized + report.adapted > 0;
+  const bool changed = report.cast + report.dequantized + report.adapted > 0;
   output.print("  export   {}\n",
-               report.exact_source ? "gives the source back byte for byte"
-               : changed           ? "gives the changed tensors, 4-bit ones not"
-                                   : "gives the same tensors, not the same bytes");
+               report.exact_source    ? "gives the source back byte for byte"
+               : report.quantized > 0 ? "gives the changed tensors, but for 4-bit ones"
+               : changed              ? "gives the changed tensors"
+                                      : "gives the same tensors, not the same bytes");
 }
 
 void print_names(Json& json, std::string_view key,

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Casts and quantization: what is refused, and what the header promises of single
 // numbers. Every number is compared in tests/python/test_quantize.py.
+#include <weig/convert.h>
 #include <weig/quantize.h>
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
+
+#include "image.h"
 
 namespace weig::test {
 namespace {
@@ -203,6 +207,87 @@ TEST(Dequantize, refuses_what_does_not_go_together) {
   bad = good;
   bad.bytes = std::span(codes).first(5);
   EXPECT_EQ(code(bad), Code::invalid_argument);
+}
+
+TEST(Dequantizer, gives_in_pieces_what_it_gives_at_once) {
+  const Shape shape{7, 9};
+  Values values(63);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = std::sin(static_cast<float>(i));
+  for (const Dtype to : {Dtype::i8, Dtype::i4}) {
+    const Quantized all = quantize_all(values, shape, {.to = to, .block = 4});
+    const QuantizedTensor tensor{.dtype = to,
+                                 .shape = shape,
+                                 .axis = 1,
+                                 .block = 4,
+                                 .bytes = all.codes,
+                                 .scales = std::as_bytes(std::span(all.scales)),
+                                 .zero_points = {}};
+    std::vector<std::byte> whole(63 * 4);
+    ASSERT_TRUE(dequantize(tensor, Dtype::f32, whole));
+    const auto dequantizer = Dequantizer::make(tensor, Dtype::f32).value();
+    const auto piece = [&](std::uint64_t first, std::uint64_t count,
+                           std::uint64_t more_codes = 0) {
+      const std::uint64_t a_byte = to == Dtype::i4 ? 2 : 1;
+      const auto codes =
+          std::span(all.codes).subspan(std::min<std::size_t>(first / a_byte, 32),
+                                       (count + a_byte - 1) / a_byte + more_codes);
+      std::vector<std::byte> out(count * 4);
+      const auto status = dequantizer.dequantize(first, codes, out);
+      if (!status) return status.error().code();
+      EXPECT_TRUE(
+          std::ranges::equal(out, std::span(whole).subspan(first * 4, count * 4)));
+      return Code::ok;
+    };
+    for (const std::uint64_t first : {0, 2, 10, 30})
+      for (const std::uint64_t count : {0, 1, 8, 20})
+        EXPECT_EQ(piece(first, count), Code::ok) << first << " " << count;
+    EXPECT_EQ(piece(3, 8), Code::invalid_argument) << "odd";
+    EXPECT_EQ(piece(62, 2), Code::invalid_argument) << "past the end";
+    EXPECT_EQ(piece(2, 8, 1), Code::invalid_argument) << "codes of more elements";
+  }
+}
+
+// What a file says of its quantized tensor is what dequantize() wants.
+TEST(QuantizedTensor, is_found_in_a_model) {
+  const Folder folder;
+  const std::string path = folder.path("m.weig");
+  const Shape shape{4, 6};
+  Values values(24);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = std::cos(static_cast<float>(i));
+  const auto bytes = bytes_of(values);
+  const TensorData tensors[] = {
+      {{.name = "w", .dtype = Dtype::f32, .shape = shape}, bytes},
+      {{.name = "x", .dtype = Dtype::f32, .shape = shape}, bytes}};
+  ASSERT_TRUE(save(folder.path("plain.weig"), tensors));
+  const QuantizeOptions how{.to = Dtype::u8, .scheme = Scheme::asymmetric, .block = 4};
+  const std::string source = folder.path("plain.weig");
+  ASSERT_TRUE(convert({&source, 1}, path,
+                      {.change = [&](std::string_view name, Dtype,
+                                     std::span<const std::uint64_t>) -> TensorChange {
+                         if (name == "w") return how;
+                         return Keep{};
+                       },
+                       .progress = {}}));
+
+  const Model model = Model::open(path).value();
+  const QuantizedTensor found =
+      quantized_tensor(model, model.tensor("w").value()).value();
+  const Quantized expected = quantize_all(values, shape, how);
+  EXPECT_EQ(found.dtype, Dtype::u8);
+  EXPECT_EQ(found.axis, 1u);
+  EXPECT_EQ(found.block, 4u);
+  EXPECT_TRUE(std::ranges::equal(found.shape, shape));
+  EXPECT_TRUE(std::ranges::equal(found.bytes, expected.codes));
+  EXPECT_TRUE(std::ranges::equal(found.scales, bytes_of(expected.scales)));
+  EXPECT_TRUE(std::ranges::equal(found.zero_points, expected.zero_points));
+  for (const char* name : {"x", "w.scale"}) {
+    const auto none = quantized_tensor(model, model.tensor(name).value());
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().code(), Code::invalid_argument);
+    EXPECT_EQ(none.error().fields().tensor, name);
+  }
 }
 
 }  // namespace

@@ -188,9 +188,9 @@ class Dequantizer {
   std::unique_ptr<const State> state_;
 };
 
-// The quantized tensor of that name in a model, which must outlive it. Fails with
-// not_found where there is no such tensor; invalid_argument where it is not quantized;
-// unsupported where its scheme, types or shapes are not those of dequantize().
+// A tensor of a model, which must outlive it, with what its quantization entry names.
+// Fails with invalid_argument where it has none, and with unsupported where scheme,
+// types or shapes are not those of dequantize().
 Result<QuantizedTensor> quantized_tensor(const Model& model,
                                          const Tensor& tensor WEIG_LIFETIMEBOUND);
 

@@ -6,6 +6,7 @@
 
 #include "core/byteswap.h"
 #include "core/try.h"
+#include "store/codes.h"
 #include "store/lora.h"
 
 namespace weig {
@@ -100,11 +101,10 @@ Status ChangeWriter::write_numbers(Writer& writer, std::size_t spec) {
         .tensor(codes.name);
   std::uint64_t count = 1;
   for (const std::uint64_t size : codes.shape) count *= size;
-  const bool packed = codes.dtype == Dtype::i4 || codes.dtype == Dtype::u4;
   for (std::uint64_t at = 0; at < count; at += kPiece) {
     const std::uint64_t now = std::min(kPiece, count - at);
-    in_.resize(packed ? now / 2 + now % 2 : now);
-    WEIG_TRY(read_(source, packed ? at / 2 : at, in_));
+    in_.resize(code_bytes(codes.dtype, now));
+    WEIG_TRY(read_(source, code_bytes(codes.dtype, at), in_));
     out_.resize(now * element_bytes(to));
     WEIG_TRY(dequantizer->dequantize(at, in_, out_));
     swap_elements(out_, element_bytes(to));
@@ -158,11 +158,10 @@ Status ChangeWriter::write_codes(Writer& writer, std::size_t spec) {
     WEIG_TRY(named(quantizer.measure(at, in_)));
     WEIG_TRY(tell_(0));
   }
-  const bool packed = plan.to() == Dtype::i4 || plan.to() == Dtype::u4;
   for (std::uint64_t at = 0; at < count; at += piece) {
     const std::uint64_t now = std::min(piece, count - at);
     WEIG_TRY(read_piece(source, plan.from(), at * unit, now * unit));
-    out_.resize(packed ? now / 2 + now % 2 : now);
+    out_.resize(code_bytes(plan.to(), now));
     WEIG_TRY(named(quantizer.quantize(at, in_, out_)));
     WEIG_TRY(writer.append(out_));
     WEIG_TRY(tell_(in_.size()));

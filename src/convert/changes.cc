@@ -6,45 +6,12 @@
 #include <unordered_map>
 
 #include "core/digest.h"
-#include "core/text.h"
 #include "core/try.h"
-#include "store/block_grid.h"
+#include "store/dequantize.h"
 #include "store/lora.h"
 
 namespace weig {
 namespace {
-
-// Whether a quantized tensor is one that Dequantizer takes. Its axis is there: that was
-// proven when its file was opened.
-Status check_codes(const TensorSpec& codes, const Quantization& q) {
-  using enum Dtype;
-  const Dtype from = codes.dtype;
-  if (from != i8 && from != u8 && from != i4 && from != u4)
-    return Error(Code::unsupported, "elements of this type cannot be dequantized")
-        .found(std::string(dtype_name(from)))
-        .expected("i8, u8, i4 or u4");
-  const std::size_t rank = codes.shape.size();
-  if (q.block != 0 && q.axis + 1 != rank)
-    return Error(Code::unsupported, "its blocks lie along another axis than the last")
-        .found(q.axis)
-        .expected(rank - 1);
-  return {};
-}
-
-// Whether its scales, or zero points, go with it.
-Status check_parameter(const TensorSpec& codes, const Quantization& q,
-                       const TensorSpec& parameter, Dtype dtype) {
-  const auto in = " in '" + std::string(parameter.name) + "'";
-  if (parameter.dtype != dtype)
-    return Error(Code::unsupported, "a parameter of its quantization has another type")
-        .found(std::string(dtype_name(parameter.dtype)) + in)
-        .expected(std::string(dtype_name(dtype)));
-  const auto shape = parameter_shape(codes.shape, q.axis, q.block);
-  if (is_parameter_shape(parameter.shape, shape)) return {};
-  return Error(Code::unsupported, "a parameter of its quantization has another shape")
-      .found(shape_text(parameter.shape) + in)
-      .expected(shape_text(shape));
-}
 
 bool same_shape(const TensorSpec& one, const TensorSpec& other) {
   return one.dtype == other.dtype && std::ranges::equal(one.shape, other.shape);
@@ -89,7 +56,7 @@ void Changes::find_quantized() {
     sources[sources_->tensors[source].file][sources_->tensors[source].entry] = source;
   for (std::size_t f = 0; f < sources.size(); ++f)
     for (Quantization q : sources_->files[f].quantization) {
-      bool whole = true;
+      bool whole = q.scale != disk::kNone;
       for (std::uint32_t* field : {&q.tensor, &q.scale, &q.zero_point, &q.scale2}) {
         if (*field == disk::kNone) continue;
         const bool is_there = *field < sources[f].size();
@@ -97,7 +64,8 @@ void Changes::find_quantized() {
         whole = whole && *field != disk::kNone;
         if (field != &q.tensor && *field != disk::kNone) parameters_.insert(*field);
       }
-      if (q.tensor != disk::kNone) quantized_sources_[q.tensor] = {q, whole};
+      if (q.tensor != disk::kNone)
+        quantized_sources_[q.tensor] = {.entry = q, .is_whole = whole};
     }
 }
 
@@ -109,8 +77,8 @@ Status Changes::check_shared(std::uint32_t source, const Fate& fate,
   bool alike = fate == first_fate;
   if (alike && fate != Fate(Keep{})) alike = same_shape(spec, source_specs_[first]);
   if (alike && std::holds_alternative<Dequantize>(fate)) {
-    const Quantization& one = quantized_sources_.at(source).first;
-    const Quantization& other = quantized_sources_.at(first).first;
+    const Quantization& one = quantized_sources_.at(source).entry;
+    const Quantization& other = quantized_sources_.at(first).entry;
     const auto same = [this](std::uint32_t a, std::uint32_t b) {
       return a == b ||
              (a != disk::kNone && b != disk::kNone && owners_[a] == owners_[b]);
@@ -121,12 +89,17 @@ Status Changes::check_shared(std::uint32_t source, const Fate& fate,
   if (alike) return {};
   const bool adapted =
       std::holds_alternative<Adapt>(fate) || std::holds_alternative<Adapt>(first_fate);
-  return Error(Code::unsupported, "tensors that share bytes are not changed alike")
+  const bool differ = !adapted && !same_shape(spec, source_specs_[first]);
+  return Error(Code::unsupported,
+               differ ? "tensors that share bytes and differ in type or shape are not "
+                        "changed"
+                      : "tensors that share bytes are not changed alike")
       .file(file(source))
       .tensor(spec.name)
       .found("'" + std::string(source_specs_[first].name) + "' has the same bytes")
-      .hint(adapted ? "an adapter changes one of them alone"
-                    : "leave both as they are (--exclude), or change both");
+      .hint(adapted  ? "an adapter changes one of them alone"
+            : differ ? "leave both as they are (--exclude)"
+                     : "leave both as they are (--exclude), or change both");
 }
 
 // Which module is for which of the sources' tensors.
@@ -201,7 +174,7 @@ Status Changes::add_all(std::span<const Fate> fates) {
   for (const auto& [source, quantized] : quantized_sources_)
     if (!std::holds_alternative<Dequantize>(fates[source]))
       needed.insert(
-          {quantized.first.scale, quantized.first.zero_point, quantized.first.scale2});
+          {quantized.entry.scale, quantized.entry.zero_point, quantized.entry.scale2});
   specs_.reserve(source_specs_.size());
   tensors_.reserve(source_specs_.size());
   for (std::uint32_t source = 0; source < source_specs_.size(); ++source) {
@@ -230,11 +203,7 @@ Status Changes::add(std::uint32_t source, TensorSpec spec, const Fate& fate) {
 }
 
 Status Changes::add_cast(std::uint32_t source, TensorSpec spec, Dtype to) {
-  for (const Dtype dtype : {spec.dtype, to})
-    if (!is_castable(dtype))
-      return Error(Code::invalid_argument, "elements of this type cannot be cast")
-          .found(std::string(dtype_name(dtype)))
-          .expected("f32, f16, bf16 or f8_e4m3fn");
+  WEIG_TRY(weig::cast(spec.dtype, {}, to, {}));  // of no elements, the types alone
   spec.dtype = to;
   specs_.push_back(spec);
   tensors_.push_back({source, NewTensor::Part::cast});
@@ -258,19 +227,17 @@ Status Changes::add_quantized(std::uint32_t source, TensorSpec spec,
 }
 
 Status Changes::add_dequantized(std::uint32_t source, TensorSpec spec, Dtype to) {
-  const auto& [q, whole] = quantized_sources_.at(source);
-  if (q.scheme != 1)
-    return Error(Code::unsupported, "its quantization scheme is not known")
-        .found(q.scheme)
-        .expected("1");
-  if (q.scale2 != disk::kNone)
-    return Error(Code::unsupported, "its scales have scales of their own");
-  if (!whole || q.scale == disk::kNone)
+  const auto& [entry, is_whole] = quantized_sources_.at(source);
+  if (!is_whole)
     return Error(Code::unsupported, "its quantization needs a tensor left out");
-  WEIG_TRY(check_codes(spec, q));
-  WEIG_TRY(check_parameter(spec, q, source_specs_[q.scale], Dtype::f32));
-  if (q.zero_point != disk::kNone)
-    WEIG_TRY(check_parameter(spec, q, source_specs_[q.zero_point], spec.dtype));
+  const auto kind = [this](std::uint32_t number) {
+    const TensorSpec& one = source_specs_[number];
+    return TensorKind{.name = one.name, .dtype = one.dtype, .shape = one.shape};
+  };
+  const bool has_zero_point = entry.zero_point != disk::kNone;
+  const TensorKind zero_point = has_zero_point ? kind(entry.zero_point) : TensorKind{};
+  WEIG_TRY(check_dequantizable(entry, kind(source), kind(entry.scale),
+                               has_zero_point ? &zero_point : nullptr));
   spec.dtype = to;
   specs_.push_back(spec);
   tensors_.push_back({source, NewTensor::Part::numbers});
@@ -325,6 +292,7 @@ std::vector<Quantization> Changes::entries(const Plan& plan) const {
     if (tensor.part == NewTensor::Part::zero_points) entry.zero_point = ordinal;
   }
   for (const auto& [source, entry] : by_source) entries.push_back(entry);
+  std::ranges::sort(entries, {}, &Quantization::tensor);
   return entries;
 }
 

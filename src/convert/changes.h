@@ -9,7 +9,6 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -51,7 +50,7 @@ class Changes {
   // Of a source's tensor that is dequantized; the ordinals in it are indices into
   // Sources::tensors.
   const Quantization& quantization(std::uint32_t source) const {
-    return quantized_sources_.at(source).first;
+    return quantized_sources_.at(source).entry;
   }
   // As the sources have it.
   const TensorSpec& source_spec(std::uint32_t source) const noexcept {
@@ -72,12 +71,18 @@ class Changes {
   }
   // The first of the sources' tensors whose bytes are those of this one.
   std::uint32_t owner(std::uint32_t source) const noexcept { return owners_[source]; }
-  // The entries of quantized tensors, with their places in the new table; its order is
-  // that of `plan`.
+  // The entries of quantized tensors, with their places in the new table, in ascending
+  // order of these; the table is that of `plan`.
   std::vector<Quantization> entries(const Plan& plan) const;
 
  private:
   explicit Changes(const Sources& sources) : sources_(&sources) {}
+  // What one of the sources' tensors is quantized with; the ordinals are indices into
+  // Sources::tensors.
+  struct QuantizedSource {
+    Quantization entry;
+    bool is_whole = false;  // nothing of that is left out
+  };
   // One of the adapter's modules is added.
   struct Adapt {
     std::uint32_t module = 0;
@@ -104,8 +109,7 @@ class Changes {
 
   const Sources* sources_;
   std::vector<TensorSpec> source_specs_;
-  // By source that is quantized: with what, and whether the sources have all of that.
-  std::unordered_map<std::uint32_t, std::pair<Quantization, bool>> quantized_sources_;
+  std::unordered_map<std::uint32_t, QuantizedSource> quantized_sources_;  // by source
   std::unordered_set<std::uint32_t> parameters_;  // sources that those need
   std::vector<TensorSpec> specs_;
   std::vector<NewTensor> tensors_;

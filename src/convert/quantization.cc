@@ -59,6 +59,10 @@ Result<std::vector<Quantization>> gather_quantization(const Sources& sources,
                                                       const Changes& changes,
                                                       const Plan& plan) {
   std::vector<Quantization> entries = changes.entries(plan);
+  if (std::ranges::all_of(sources.files, [](const SourceFile& source) {
+        return source.quantization.empty();
+      }))
+    return entries;
   const auto ordinals = new_ordinals(sources, changes, plan);
   for (std::size_t f = 0; f < sources.files.size(); ++f)
     for (Quantization q : sources.files[f].quantization) {

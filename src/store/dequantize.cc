@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dequantizing: what goes together is proven here, and taken apart into runs; the
 // arithmetic on elements is kernels/affine.cc.
+#include "store/dequantize.h"
+
 #include <weig/quantize.h>
 
 #include <algorithm>
@@ -10,10 +12,12 @@
 
 #include "core/bytes.h"
 #include "core/record.h"
+#include "core/text.h"
 #include "core/try.h"
 #include "kernels/affine.h"
 #include "kernels/float_cast.h"
 #include "store/block_grid.h"
+#include "store/codes.h"
 #include "store/parallel.h"
 
 namespace weig {
@@ -23,10 +27,6 @@ namespace {
 // even numbers, so that they begin on whole bytes.
 constexpr std::uint64_t kPart = std::uint64_t{1} << 17;
 constexpr std::uint64_t kChunk = 4096;
-
-bool is_nibble(Dtype dtype) noexcept {
-  return dtype == Dtype::i4 || dtype == Dtype::u4;
-}
 
 Dtype byte_type(Dtype dtype) noexcept {
   if (!is_nibble(dtype)) return dtype;
@@ -40,12 +40,16 @@ Status check_size(const char* which, std::uint64_t found, std::uint64_t expected
       .expected(std::to_string(expected));
 }
 
-Status check_types(Dtype from, Dtype to) {
+Status check_code_type(Dtype from, Code otherwise) {
   using enum Dtype;
-  if (from != i8 && from != u8 && from != i4 && from != u4)
-    return Error(Code::invalid_argument, "elements of this type cannot be dequantized")
-        .found(std::string(dtype_name(from)))
-        .expected("i8, u8, i4 or u4");
+  if (from == i8 || from == u8 || from == i4 || from == u4) return {};
+  return Error(otherwise, "elements of this type cannot be dequantized")
+      .found(std::string(dtype_name(from)))
+      .expected("i8, u8, i4 or u4");
+}
+
+Status check_types(Dtype from, Dtype to) {
+  WEIG_TRY(check_code_type(from, Code::invalid_argument));
   if (!kernels::is_castable(to))
     return Error(Code::invalid_argument, "elements cannot be dequantized to this type")
         .found(std::string(dtype_name(to)))
@@ -73,10 +77,6 @@ std::uint64_t scale_count(const QuantizedTensor& tensor) {
   if (tensor.block == 0) return tensor.shape[tensor.axis];
   const BlockGrid grid = BlockGrid::of(tensor.shape, tensor.axis, tensor.block);
   return grid.rows * grid.blocks_per_row();
-}
-
-std::uint64_t byte_count(Dtype dtype, std::uint64_t elements) {
-  return is_nibble(dtype) ? elements / 2 + elements % 2 : elements;
 }
 
 // The parameters as the kernels want them.
@@ -162,7 +162,7 @@ Result<Dequantizer> Dequantizer::make(const QuantizedTensor& tensor, Dtype to) {
         check_size("the scales have", tensor.scales.size(), scales * sizeof(float)));
   if (count > 0 && !tensor.zero_points.empty())
     WEIG_TRY(check_size("the zero points have", tensor.zero_points.size(),
-                        byte_count(tensor.dtype, scales)));
+                        code_bytes(tensor.dtype, scales)));
   return Dequantizer(std::make_unique<const State>(tensor, to, count));
 }
 
@@ -178,13 +178,13 @@ Status Dequantizer::dequantize(std::uint64_t first, std::span<const std::byte> i
         .expected("within " + std::to_string(state.count) + " elements of " +
                   std::to_string(unit) + " bytes, from an even number on");
   WEIG_TRY(
-      check_size("the quantized tensor has", in.size(), byte_count(state.from, count)));
+      check_size("the quantized tensor has", in.size(), code_bytes(state.from, count)));
   return run_in_parallel(
       (count + kPart - 1) / kPart, [&](std::uint64_t part) -> Status {
         const std::uint64_t end = std::min(count, (part + 1) * kPart);
         for (std::uint64_t at = part * kPart; at < end; at += kChunk)
           state.dequantize(first + at, std::min(kChunk, end - at),
-                           in.data() + byte_count(state.from, at),
+                           in.data() + code_bytes(state.from, at),
                            out.data() + at * unit);
         return {};
       });
@@ -194,7 +194,7 @@ Status dequantize(const QuantizedTensor& tensor, Dtype to, std::span<std::byte> 
   WEIG_TRY_ASSIGN(dequantizer, Dequantizer::make(tensor, to));
   const std::uint64_t count = implied_bytes(*dtype_info(Dtype::u8), tensor.shape).bytes;
   WEIG_TRY(check_size("the quantized tensor has", tensor.bytes.size(),
-                      byte_count(tensor.dtype, count)));
+                      code_bytes(tensor.dtype, count)));
   WEIG_TRY(check_size("the dequantized tensor has", out.size(),
                       count * dtype_info(to)->block_bytes));
   return dequantizer.dequantize(0, tensor.bytes, out);
@@ -202,10 +202,47 @@ Status dequantize(const QuantizedTensor& tensor, Dtype to, std::span<std::byte> 
 
 namespace {
 
-Error unsupported(const Model& model, const Tensor& tensor, std::string what) {
-  return Error(Code::unsupported, std::move(what))
-      .file(model.path())
-      .tensor(tensor.name());
+// Whether scales, or zero points, go with the tensor.
+Status check_parameter(const Quantization& entry, const TensorKind& codes,
+                       const TensorKind& parameter, Dtype dtype) {
+  const std::string in = " in " + in_quotes(parameter.name);
+  if (parameter.dtype != dtype)
+    return Error(Code::unsupported, "a parameter of its quantization has another type")
+        .found(std::string(dtype_name(parameter.dtype)) + in)
+        .expected(std::string(dtype_name(dtype)));
+  const auto shape = parameter_shape(codes.shape, entry.axis, entry.block);
+  if (is_parameter_shape(parameter.shape, shape)) return {};
+  return Error(Code::unsupported, "a parameter of its quantization has another shape")
+      .found(shape_text(parameter.shape) + in)
+      .expected(shape_text(shape));
+}
+
+}  // namespace
+
+Status check_dequantizable(const Quantization& entry, const TensorKind& codes,
+                           const TensorKind& scale, const TensorKind* zero_point) {
+  constexpr std::uint32_t kKnownScheme = 1;
+  if (entry.scheme != kKnownScheme)
+    return Error(Code::unsupported, "its quantization scheme is not known")
+        .found(entry.scheme)
+        .expected(kKnownScheme);
+  if (entry.scale2 != disk::kNone)
+    return Error(Code::unsupported, "its scales have scales of their own");
+  WEIG_TRY(check_code_type(codes.dtype, Code::unsupported));
+  const std::size_t rank = codes.shape.size();
+  if (entry.block != 0 && entry.axis + 1 != rank)
+    return Error(Code::unsupported, "its blocks lie along another axis than the last")
+        .found(entry.axis)
+        .expected(rank - 1);
+  WEIG_TRY(check_parameter(entry, codes, scale, Dtype::f32));
+  if (zero_point == nullptr) return {};
+  return check_parameter(entry, codes, *zero_point, codes.dtype);
+}
+
+namespace {
+
+TensorKind kind_of(const Tensor& tensor) {
+  return {.name = tensor.name(), .dtype = tensor.dtype(), .shape = tensor.shape()};
 }
 
 // The entry of a tensor: they are in ascending order of ordinals.
@@ -222,24 +259,6 @@ Result<std::optional<Quantization>> entry_of(const Model& model,
   return std::optional<Quantization>();
 }
 
-// The tensor of a parameter, proven to be of that type and shape.
-Result<Tensor> parameter(const Model& model, const Tensor& tensor,
-                         std::uint32_t ordinal, Dtype dtype,
-                         std::span<const std::uint64_t> shape) {
-  WEIG_TRY_ASSIGN(found, model[ordinal]);
-  if (found.dtype() != dtype)
-    return unsupported(model, tensor,
-                       "a parameter of its quantization has another type")
-        .found(std::string(dtype_name(found.dtype())))
-        .expected(std::string(dtype_name(dtype)));
-  if (!is_parameter_shape(found.shape(), shape))
-    return unsupported(model, tensor,
-                       "a parameter of its quantization has another shape")
-        .found(std::to_string(found.element_count()) + " elements in '" +
-               std::string(found.name()) + "'");
-  return found;
-}
-
 }  // namespace
 
 Result<QuantizedTensor> quantized_tensor(const Model& model, const Tensor& tensor) {
@@ -248,26 +267,25 @@ Result<QuantizedTensor> quantized_tensor(const Model& model, const Tensor& tenso
     return Error(Code::invalid_argument, "the tensor is not quantized")
         .file(model.path())
         .tensor(tensor.name());
-  if (entry->scheme != 1)
-    return unsupported(model, tensor, "its quantization scheme is not known")
-        .found(entry->scheme)
-        .expected("1");
-  if (entry->scale2 != disk::kNone)
-    return unsupported(model, tensor, "its scales have scales of their own");
-  const auto shape = parameter_shape(tensor.shape(), entry->axis, entry->block);
-  WEIG_TRY_ASSIGN(scale, parameter(model, tensor, entry->scale, Dtype::f32, shape));
-  QuantizedTensor quantized{.dtype = tensor.dtype(),
-                            .shape = tensor.shape(),
-                            .axis = entry->axis,
-                            .block = entry->block,
-                            .bytes = tensor.bytes(),
-                            .scales = scale.bytes(),
-                            .zero_points = {}};
-  if (entry->zero_point == disk::kNone) return quantized;
-  WEIG_TRY_ASSIGN(zero,
-                  parameter(model, tensor, entry->zero_point, tensor.dtype(), shape));
-  quantized.zero_points = zero.bytes();
-  return quantized;
+  WEIG_TRY_ASSIGN(scale, model[entry->scale]);
+  std::optional<Tensor> zero_point;
+  if (entry->zero_point != disk::kNone) {
+    WEIG_TRY_ASSIGN(found, model[entry->zero_point]);
+    zero_point = found;
+  }
+  const TensorKind zero_kind = zero_point ? kind_of(*zero_point) : TensorKind{};
+  if (auto status = check_dequantizable(*entry, kind_of(tensor), kind_of(scale),
+                                        zero_point ? &zero_kind : nullptr);
+      !status)
+    return std::move(status).error().file(model.path()).tensor(tensor.name());
+  return QuantizedTensor{
+      .dtype = tensor.dtype(),
+      .shape = tensor.shape(),
+      .axis = entry->axis,
+      .block = entry->block,
+      .bytes = tensor.bytes(),
+      .scales = scale.bytes(),
+      .zero_points = zero_point ? zero_point->bytes() : std::span<const std::byte>()};
 }
 
 }  // namespace weig

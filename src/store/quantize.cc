@@ -13,6 +13,7 @@
 #include "core/try.h"
 #include "kernels/affine.h"
 #include "store/block_grid.h"
+#include "store/codes.h"
 #include "store/parallel.h"
 
 namespace weig {
@@ -24,10 +25,6 @@ constexpr std::uint64_t kMaxStep = std::uint64_t{1} << 20;
 // quantizes, few enough to stay in its nearest cache.
 constexpr std::uint64_t kPart = std::uint64_t{1} << 17;
 constexpr std::uint64_t kChunk = std::uint64_t{1} << 13;
-
-bool is_nibble(Dtype dtype) noexcept {
-  return dtype == Dtype::i4 || dtype == Dtype::u4;
-}
 
 kernels::CodeRange range_of(Dtype dtype) noexcept {
   switch (dtype) {
@@ -44,11 +41,6 @@ kernels::CodeRange range_of(Dtype dtype) noexcept {
 
 std::uint64_t element_bytes(Dtype dtype) noexcept {
   return dtype_info(dtype)->block_bytes;
-}
-
-// Bytes of so many codes.
-std::uint64_t code_bytes(Dtype dtype, std::uint64_t count) noexcept {
-  return is_nibble(dtype) ? count / 2 + count % 2 : count;
 }
 
 // The bits of infinity, where kernels::measure() has those of elements.

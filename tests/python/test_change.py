@@ -401,6 +401,14 @@ def test_tied_weights_stay_tied(weig, tmp_path):
     refuse(weig, source, UNSUPPORTED, "--lenient", "--quantize", "int8", "--exclude", "b")
 
 
+def test_shared_bytes_of_two_shapes_are_told_as_such(weig, tmp_path):
+    source = tmp_path / "tied.safetensors"
+    both = {"a": f32(8, 64), "b": f32(64, 8)}
+    source.write_bytes(assemble(both, bytes(2048)))
+    err = refuse(weig, source, UNSUPPORTED, "--lenient", "--cast", "f16")
+    assert "differ in type or shape" in err and "change both" not in err
+
+
 def tied(path, values):
     """Two names for the same bytes, as some writers have them."""
     both = {name: f32(*values.shape) for name in ("a", "b")}
