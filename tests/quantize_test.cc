@@ -272,8 +272,8 @@ TEST(QuantizedTensor, is_found_in_a_model) {
                        .progress = {}}));
 
   const Model model = Model::open(path).value();
-  const QuantizedTensor found =
-      quantized_tensor(model, model.tensor("w").value()).value();
+  const Tensor changed = model.tensor("w").value();
+  const QuantizedTensor found = quantized_tensor(model, changed).value();
   const Quantized expected = quantize_all(values, shape, how);
   EXPECT_EQ(found.dtype, Dtype::u8);
   EXPECT_EQ(found.axis, 1u);
@@ -283,7 +283,8 @@ TEST(QuantizedTensor, is_found_in_a_model) {
   EXPECT_TRUE(std::ranges::equal(found.scales, bytes_of(expected.scales)));
   EXPECT_TRUE(std::ranges::equal(found.zero_points, expected.zero_points));
   for (const char* name : {"x", "w.scale"}) {
-    const auto none = quantized_tensor(model, model.tensor(name).value());
+    const Tensor tensor = model.tensor(name).value();
+    const auto none = quantized_tensor(model, tensor);
     ASSERT_FALSE(none);
     EXPECT_EQ(none.error().code(), Code::invalid_argument);
     EXPECT_EQ(none.error().fields().tensor, name);

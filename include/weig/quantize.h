@@ -188,7 +188,7 @@ class Dequantizer {
   std::unique_ptr<const State> state_;
 };
 
-// A tensor of a model, which must outlive it, with what its quantization entry names.
+// A tensor of a model, both of which must outlive it, and what its quantization names.
 // Fails with invalid_argument where it has none, and with unsupported where scheme,
 // types or shapes are not those of dequantize().
 Result<QuantizedTensor> quantized_tensor(const Model& model,
