@@ -17,18 +17,42 @@
 
 namespace weig {
 
-// About 60 bytes a tensor, plus its name and 8 bytes a dimension.
+// How the elements of a tensor lie in the file, where they are not there as they are to
+// be: one after the other in row-major order, in the byte order of the whole.
+struct ElementStorage {
+  // What `size` bytes of the file have to become first: nothing; inflated (a raw
+  // deflate stream, as in zip archives).
+  enum class Packing : std::uint8_t { none, deflate };
+  Packing packing = Packing::none;
+  bool big_endian = false;
+  std::uint64_t begin = 0;  // of the file
+  std::uint64_t size = 0;   // bytes in the file
+  std::uint64_t bytes = 0;  // unpacked; `size` where nothing is packed
+  std::uint64_t first = 0;  // of the unpacked bytes: where element 0 lies
+  // Of each dimension, in elements; empty where they are those of row-major order. The
+  // reader has proven that every element lies inside the unpacked bytes.
+  std::vector<std::uint64_t> strides;
+  // CRC-32 of the unpacked bytes, checked where all of them are read.
+  std::optional<std::uint32_t> crc;
+};
+
+// About 60 bytes a tensor, plus its name and 8 bytes a dimension; twice as much for one
+// that has a storage of its own.
 class Manifest {
  public:
+  // Entry::storage of a tensor whose bytes are the file's.
+  static constexpr std::uint32_t kAsItIs = 0xFFFFFFFF;
+
   struct Entry {
     std::uint64_t name_at = 0;
     std::uint64_t shape_at = 0;
-    std::uint64_t begin = 0;  // of the file: where the data lies
-    std::uint64_t size = 0;   // bytes
+    std::uint64_t begin = 0;  // of the file: where the data lies, or its storage begins
+    std::uint64_t size = 0;   // bytes, as type and shape imply
     std::uint32_t name_bytes = 0;
     std::uint32_t rank = 0;
     Dtype dtype{};
     std::uint32_t shares = TensorSpec::kOwn;
+    std::uint32_t storage = kAsItIs;  // index into storages
   };
 
   void add(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape,
@@ -40,9 +64,17 @@ class Manifest {
                         .name_bytes = static_cast<std::uint32_t>(name.size()),
                         .rank = static_cast<std::uint32_t>(shape.size()),
                         .dtype = dtype,
-                        .shares = TensorSpec::kOwn});
+                        .shares = TensorSpec::kOwn,
+                        .storage = kAsItIs});
     names_.append(name);
     dimensions_.insert(dimensions_.end(), shape.begin(), shape.end());
+  }
+  // `size`: of the tensor, not of its storage.
+  void add(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape,
+           std::uint64_t size, ElementStorage storage) {
+    add(name, dtype, shape, storage.begin, size);
+    entries_.back().storage = static_cast<std::uint32_t>(storages.size());
+    storages.push_back(std::move(storage));
   }
 
   std::span<Entry> entries() noexcept { return entries_; }
@@ -61,6 +93,9 @@ class Manifest {
   bool big_endian = false;
   // As the text of WEIG metadata.
   std::optional<std::string> metadata;
+  std::vector<ElementStorage> storages;
+  // What the file holds beside tensors and is left behind, each in words.
+  std::vector<std::string> skipped;
   std::vector<std::string> warnings;
   // Every byte from data_begin to the end belongs to exactly one tensor, so that header
   // and tensors together are the file.
