@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // weig export: a WEIG file back into a safetensors file.
+#include <fmt/ranges.h>
 #include <weig/convert.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "command.h"
@@ -62,6 +64,22 @@ int run_export(const Arguments& arguments) {
   return close_output(output, 0);
 }
 
+void add_format(CLI::App& command, std::optional<ExportFormat>& out) {
+  const std::string names = fmt::format("{}", fmt::join(export_format_names(), ", "));
+  command
+      .add_option_function<std::string>(
+          "--to",
+          [names, &out](const std::string& name) {
+            out = export_format_named(name);
+            if (!out)
+              throw CLI::ValidationError(
+                  "--to", fmt::format("no format is called {}; there are {}",
+                                      printable(name), names));
+          },
+          "Format to write, by default the one that DST's\nending says: " + names)
+      ->type_name("FORMAT");
+}
+
 }  // namespace
 
 Command add_export(CLI::App& app) {
@@ -73,6 +91,7 @@ Command add_export(CLI::App& app) {
       ->required()
       ->check(file_name())
       ->type_name("");
+  add_format(*command, arguments->options.format);
   add_force(*command, arguments->options.existing);
   add_json(*command, arguments->form);
   command->footer(

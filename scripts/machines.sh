@@ -16,7 +16,8 @@ if [[ ${1-} == core ]]; then
 fi
 (($#)) || set -- aarch64 s390x
 declare -A debian_names=([aarch64]=arm64 [s390x]=s390x)
-packages=(libgtest-dev libhwy-dev libsimdjson-dev libxxhash-dev nettle-dev)
+packages=(libdeflate-dev libgtest-dev libhwy-dev libsimdjson-dev libxxhash-dev nettle-dev
+          zlib1g-dev)
 
 ./scripts/setup.sh test
 
@@ -36,8 +37,8 @@ get_libraries() {
   apt-get "${private[@]}" install -y --download-only --no-install-recommends \
     "${packages[@]}"
   local package
-  for package in "$state"/archives/lib{gtest,hwy,simdjson,xxhash,nettle}*.deb \
-                 "$state"/archives/nettle-dev_*.deb; do
+  for package in "$state"/archives/lib{deflate,gtest,hwy,simdjson,xxhash,nettle}*.deb \
+                 "$state"/archives/{nettle-dev,zlib1g}*.deb; do
     dpkg-deb -x "$package" "$folder"
   done
   rm -rf "$state"

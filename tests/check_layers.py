@@ -19,10 +19,10 @@ BELOW = {
 # on headers of the C++ library below (convert needs paths and folder listings).
 FOREIGN = {
     "core": {"xxhash.h", "xxh_x86dispatch.h"},
-    "formats": {"simdjson.h"},
+    "formats": {"simdjson.h", "zlib.h"},
     "kernels": {"hwy/highway.h", "hwy/foreach_target.h"},
     "store": {"simdjson.h"},
-    "convert": {"simdjson.h", "nettle/sha2.h", "filesystem"},
+    "convert": {"simdjson.h", "libdeflate.h", "nettle/sha2.h", "filesystem"},
 }
 THREADS = set(
     "barrier condition_variable future latch mutex semaphore shared_mutex stop_token"

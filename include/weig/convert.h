@@ -133,8 +133,18 @@ Result<ConvertReport> convert(std::span<const std::string> sources,
 Status check_source_header(const Model& model);
 Status check_source_header(const ModelSet& set);
 
+// What export_file() writes.
+enum class ExportFormat { safetensors };
+
+// How it is called; the format of that name, or nothing; all names.
+std::string_view export_format_name(ExportFormat format) noexcept;
+std::optional<ExportFormat> export_format_named(std::string_view name) noexcept;
+std::vector<std::string_view> export_format_names();
+
 struct ExportOptions {
   Existing existing = Existing::refuse;
+  // None: by the target's ending, and safetensors where that says nothing.
+  std::optional<ExportFormat> format = {};
   Progress progress;
 };
 
@@ -147,11 +157,11 @@ struct ExportReport {
   std::vector<std::string> warnings;
 };
 
-// Writes the tensors of a WEIG file, or of the set that it is a member of, to a
-// safetensors file: byte for byte the one that it was converted from where it was, a
-// canonical one otherwise. Digests are checked on the way (checksum). What safetensors
-// cannot hold is refused before anything is written (unsupported, naming tensor or
-// key). Fails otherwise as convert() does.
+// Writes the tensors of a WEIG file, or of the set that it is a member of, to a file of
+// another format: byte for byte the one that it was converted from where it was of that
+// format, a canonical one otherwise. Digests are checked on the way (checksum). What
+// the format cannot hold is refused before anything is written (unsupported, naming
+// tensor or key). Fails otherwise as convert() does.
 Result<ExportReport> export_file(const std::string& source, const std::string& target,
                                  const ExportOptions& options = {});
 

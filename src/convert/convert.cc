@@ -20,7 +20,7 @@
 #include "convert/source_header.h"
 #include "convert/source_section.h"
 #include "convert/sources.h"
-#include "core/byteswap.h"
+#include "convert/tensor_reader.h"
 #include "core/digest.h"
 #include "core/progress.h"
 #include "core/try.h"
@@ -29,10 +29,8 @@
 namespace weig {
 namespace {
 
-// Tensors that follow each other closely in the source are read in pieces of this size,
-// so that a million small ones are not a million calls.
-constexpr std::uint64_t kWindow = std::uint64_t{1} << 20;
-constexpr std::uint64_t kSmall = std::uint64_t{64} << 10;
+// How often progress is told.
+constexpr std::uint64_t kTold = std::uint64_t{1} << 20;
 
 bool is_inside(const std::string& path, const std::string& folder) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
@@ -88,34 +86,6 @@ Result<std::string> choose_target(std::span<const std::string> sources,
   }
   return target;
 }
-
-// Reads tensors of one file, small neighbours through a window.
-class SourceReader {
- public:
-  explicit SourceReader(const os::InputFile& file) : file_(file) {}
-
-  Status read(std::uint64_t offset, MutableBytes out) {
-    if (out.empty()) return {};
-    if (out.size() > kSmall) return file_.read(offset, out);
-    if (offset < begin_ || !fits(offset - begin_, out.size(), bytes_.size())) {
-      const bool follows = offset >= end_ && offset - end_ <= kSmall;
-      end_ = offset + out.size();
-      if (!follows) return file_.read(offset, out);
-      begin_ = offset;
-      bytes_.resize(std::min(kWindow, file_.size() - offset));
-      WEIG_TRY(file_.read(offset, bytes_));
-    }
-    end_ = offset + out.size();
-    std::memcpy(out.data(), bytes_.data() + (offset - begin_), out.size());
-    return {};
-  }
-
- private:
-  const os::InputFile& file_;
-  std::vector<std::byte> bytes_;
-  std::uint64_t begin_ = 0;  // of the window
-  std::uint64_t end_ = 0;    // of the last read
-};
 
 // One conversion, step by step.
 class Conversion {
@@ -311,7 +281,8 @@ class Conversion {
 
   // Each writer gets the tensors of its run; the runs are all of the plan, in order.
   Status copy_data(std::span<Writer> writers, std::span<const OrdinalRun> runs) {
-    for (const SourceFile& source : sources_.files) readers_.emplace_back(source.file);
+    for (const SourceFile& source : sources_.files)
+      readers_.emplace_back(source.file, source.manifest);
     ChangeWriter changing(
         *changes_,
         [this](std::uint32_t source, std::uint64_t offset, MutableBytes out) {
@@ -354,8 +325,7 @@ class Conversion {
   Status read(const SourceTensor& tensor, std::uint64_t offset, MutableBytes out) {
     const SourceFile& source = sources_.files[tensor.file];
     const Manifest::Entry& e = entry(tensor);
-    WEIG_TRY(readers_[tensor.file].read(e.begin + offset, out));
-    if (source.manifest.big_endian) swap_in_place(out, dtype_info(e.dtype)->swap_unit);
+    WEIG_TRY(readers_[tensor.file].read(e, offset, out));
     if (source.digests.empty()) return {};
     if (offset == 0) hasher_.reset();
     hasher_.update(out);
@@ -366,7 +336,7 @@ class Conversion {
   // `bytes` more of the sources are done.
   Status tell_of(std::uint64_t bytes) {
     done_ += bytes;
-    if (done_ - told_ < kWindow && done_ < total_) return {};
+    if (done_ - told_ < kTold && done_ < total_) return {};
     told_ = done_;
     return tell(done_, total_);
   }
@@ -399,7 +369,7 @@ class Conversion {
   Plan plan_;
   std::vector<SectionBytes> sections_;
   std::vector<Quantization> quantization_;
-  std::vector<SourceReader> readers_;  // by file
+  std::vector<TensorReader> readers_;  // by file
   Hasher hasher_;
   std::uint64_t total_ = 0;  // bytes of the sources that become something
   std::uint64_t done_ = 0;   // of them, and how many of those were told

@@ -1,132 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// export_file: from a WEIG file or a set to safetensors, streaming.
+// export_file: from a WEIG file or a set to a file of another format, streaming.
 #include <weig/convert.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
-#include <weig/metadata.h>
+#include <libdeflate.h>
 #include <weig/model.h>
 #include <weig/model_set.h>
 
-#include "convert/source_header.h"
+#include "convert/export_plan.h"
 #include "core/digest.h"
 #include "core/progress.h"
-#include "core/text.h"
 #include "core/try.h"
 #include "formats/manifest.h"
-#include "formats/safetensors_header.h"
 #include "os/os.h"
 #include "store/sink.h"
 
 namespace weig {
 namespace {
 
-// What will be written: a header, then tensors in this order.
-struct Target {
-  std::string header;
-  std::vector<std::uint32_t> ordinals;
-  bool exact = false;
+// The formats: how they are called, how their files end, and who makes their plan.
+struct Exporter {
+  ExportFormat format;
+  std::string_view name;
+  std::string_view ending;
+  Result<ExportPlan> (*plan)(const ModelSet& set, const ExportOptions& options);
 };
+constexpr auto kExporters = std::to_array<Exporter>({
+    {ExportFormat::safetensors, "safetensors", ".safetensors", plan_safetensors},
+});
 
-// Of a View or a ModelSet.
-template <typename Tensors>
-Result<std::optional<Target>> original_target(const Tensors& tensors) {
-  WEIG_TRY_ASSIGN(header, restore_source_header(tensors));
-  if (!header) return std::optional<Target>();
-  WEIG_TRY_ASSIGN(order, source_order(tensors, *header));
-  return std::optional(Target{
-      .header = std::move(*header), .ordinals = std::move(order), .exact = true});
-}
-
-Status check_representable(const Tensor& tensor) {
-  const auto refuse = [&](std::string what) {
-    return Error(Code::unsupported, std::move(what)).tensor(tensor.name());
-  };
-  if (!safetensors_dtype_name(tensor.dtype()))
-    return refuse("safetensors cannot hold this element type")
-        .found(std::string(dtype_name(tensor.dtype())))
-        .hint("'weig convert --dequantize' turns what is quantized into numbers");
-  if (tensor.name() == "__metadata__")
-    return refuse("safetensors cannot hold a tensor of this name");
-  const DtypeInfo& info = *dtype_info(tensor.dtype());
-  if (tensor.element_count() * info.block_bytes % info.block_elements != 0)
-    return refuse("safetensors cannot hold elements that do not fill whole bytes")
-        .found(std::to_string(tensor.element_count()) + " of " +
-               std::string(info.name));
-  return {};
-}
-
-// The metadata as safetensors can hold it, without what convert() added.
-Result<std::optional<std::string>> plain_metadata(const ModelSet& model) {
-  WEIG_TRY_ASSIGN(text, model.metadata_text());
-  if (!text) return std::optional<std::string>();
-  WEIG_TRY_ASSIGN(metadata, model.metadata());
-  Metadata plain;
-  for (const Metadata::Entry& entry : metadata.entries()) {
-    if (entry.key.starts_with(kSourceKeys)) continue;
-    if (entry.type != "string" || entry.hex)
-      return Error(Code::unsupported,
-                   "safetensors cannot hold metadata that is no text")
-          .found(in_quotes(entry.key) + " of type " + entry.type);
-    plain.add(entry);
-  }
-  if (plain.entries().empty() && !metadata.entries().empty())
-    return std::optional<std::string>();
-  return std::optional(plain.text());
-}
-
-// Sections that safetensors has no place for; which member a file is, it need not have.
-void warn_of_sections(const ModelSet& set, std::vector<std::string>& warnings) {
-  std::vector<disk::SectionKind> kinds;
-  for (std::uint32_t m = 0; m < set.member_count(); ++m)
-    for (const disk::SectionKind kind : set.member(m)->section_kinds())
-      if (kind >= disk::SectionKind::quantization && kind != disk::SectionKind::shard)
-        kinds.push_back(kind);
-  std::ranges::sort(kinds);
-  kinds.erase(std::ranges::unique(kinds).begin(), kinds.end());
-  for (const disk::SectionKind kind : kinds)
-    warnings.push_back(
-        "left out, since safetensors has no place for it: section " +
-        std::to_string(static_cast<std::uint32_t>(kind)) +
-        (kind == disk::SectionKind::quantization ? ", quantization" : ""));
-}
-
-Result<Target> canonical_target(const ModelSet& set,
-                                std::vector<std::string>& warnings) {
-  struct Item {
-    std::string_view name;
-    int type_order;
-    std::uint32_t ordinal;
-  };
-  std::vector<Item> items;
-  std::uint64_t copies = 0;
-  for (std::uint64_t i = 0; i < set.size(); ++i) {
-    WEIG_TRY_ASSIGN(tensor, set[i]);
-    WEIG_TRY(check_representable(tensor));
-    WEIG_TRY_ASSIGN(owner, set.member(set.member_of(i))->owner(tensor.ordinal()));
-    copies += owner != tensor.ordinal() ? 1 : 0;
-    items.push_back({tensor.name(), safetensors_type_order(tensor.dtype()),
-                     static_cast<std::uint32_t>(i)});
-  }
-  if (copies > 0)
-    warnings.push_back("written again, since safetensors cannot share bytes: " +
-                       std::to_string(copies) + (copies == 1 ? " tensor" : " tensors"));
-  warn_of_sections(set, warnings);
-  std::ranges::sort(items, [](const Item& a, const Item& b) {
-    return a.type_order != b.type_order ? a.type_order < b.type_order : a.name < b.name;
+const Exporter& exporter_for(const std::string& path, const ExportOptions& options) {
+  const auto* found = std::ranges::find_if(kExporters, [&](const Exporter& exporter) {
+    return options.format ? exporter.format == *options.format
+                          : path.ends_with(exporter.ending);
   });
-  WEIG_TRY_ASSIGN(metadata, plain_metadata(set));
-  SafetensorsHeader header(metadata ? std::optional<std::string_view>(*metadata)
-                                    : std::nullopt);
-  Target target;
-  for (const Item& item : items) {
-    WEIG_TRY_ASSIGN(tensor, set[item.ordinal]);
-    header.add(tensor.name(), tensor.dtype(), tensor.shape(), tensor.byte_count());
-    target.ordinals.push_back(item.ordinal);
-  }
-  target.header = header.finish();
-  return target;
+  return found == kExporters.end() ? kExporters.front() : *found;
 }
 
 // Tied weights are written for each of their names: two or three, not thousands, by
@@ -157,10 +68,16 @@ void copy_little(const Item& item, std::uint64_t from, MutableBytes out) {
     out[i] = item.elements[(from + i) ^ (item.unit - 1)];
 }
 
-Result<std::vector<Item>> items_of(const ModelSet& set, const Target& target) {
+// By piece; those without a tensor have none.
+Result<std::vector<Item>> items_of(const ModelSet& set, const ExportPlan& plan) {
   std::vector<Item> items;
-  items.reserve(target.ordinals.size());
-  for (const std::uint32_t ordinal : target.ordinals) {
+  items.reserve(plan.pieces.size());
+  for (const ExportPiece& piece : plan.pieces) {
+    const std::uint32_t ordinal = piece.ordinal;
+    if (ordinal == disk::kNone) {
+      items.emplace_back();
+      continue;
+    }
     const std::uint32_t m = set.member_of(ordinal);
     const Model& model = *set.member(m);
     const bool big_endian = model.format() == FileFormat::weig_big_endian;
@@ -201,17 +118,35 @@ Result<std::vector<OpenFile>> open_files(const ModelSet& set) {
   return files;
 }
 
-// Streams the tensors, each checked against its digest. What is hashed is the copy that
-// is written, read from the file and not through the mapping: whatever somebody does to
-// the file meanwhile is an error.
-Status write_tensors(const std::vector<Item>& items, const std::vector<OpenFile>& files,
-                     std::uint64_t total, const Progress& progress, PieceWriter& out) {
-  Hasher hasher;
-  for (const Item& item : items) {
-    const os::InputFile& file = files[item.file].file;
-    hasher.reset();
+// Streams the pieces, each tensor checked against its digest. What is hashed is the
+// copy that is written, read from the file and not through the mapping: whatever
+// somebody does to the file meanwhile is an error.
+class PieceStream {
+ public:
+  PieceStream(const std::vector<OpenFile>& files, std::uint64_t total,
+              const Progress& progress, PieceWriter& out)
+      : files_(files), total_(total), progress_(progress), out_(out) {}
+
+  Status write(ExportPlan& plan, const std::vector<Item>& items) {
+    std::vector<std::uint32_t> crcs;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      std::string& bytes = plan.pieces[i].bytes;
+      if (plan.complete) plan.complete(i, crcs, bytes);
+      WEIG_TRY(out_.append(bytes_of(bytes)));
+      crc_ = 0;
+      if (plan.pieces[i].ordinal != disk::kNone)
+        WEIG_TRY(write_tensor(items[i], plan.complete != nullptr));
+      if (plan.complete) crcs.push_back(crc_);
+    }
+    return {};
+  }
+
+ private:
+  Status write_tensor(const Item& item, bool wants_crc) {
+    const os::InputFile& file = files_[item.file].file;
+    hasher_.reset();
     for (std::uint64_t at = 0; at < item.size;) {
-      WEIG_TRY_ASSIGN(room, out.space());
+      WEIG_TRY_ASSIGN(room, out_.space());
       const MutableBytes step =
           room.first(std::min<std::uint64_t>(room.size(), item.size - at));
       if (!item.elements.empty()) {
@@ -219,22 +154,30 @@ Status write_tensors(const std::vector<Item>& items, const std::vector<OpenFile>
       } else {
         WEIG_TRY(file.read(item.offset + at, step));
       }
-      hasher.update(step);
-      WEIG_TRY(out.advance(step.size()));
+      hasher_.update(step);
+      if (wants_crc) crc_ = libdeflate_crc32(crc_, step.data(), step.size());
+      WEIG_TRY(out_.advance(step.size()));
       at += step.size();
-      if (!goes_on(progress, out.offset(), total))
+      if (!goes_on(progress_, out_.offset(), total_))
         return Error(Code::cancelled, "export was stopped");
     }
-    if (item.digest && *item.digest != hasher.digest())
+    if (item.digest && *item.digest != hasher_.digest())
       return Error(Code::checksum, "the bytes differ from their digest")
           .file(file.path())
           .tensor(item.name)
           .at(item.offset)
-          .found(to_hex(hasher.digest()))
+          .found(to_hex(hasher_.digest()))
           .expected(to_hex(*item.digest));
+    return {};
   }
-  return {};
-}
+
+  const std::vector<OpenFile>& files_;
+  std::uint64_t total_;
+  const Progress& progress_;
+  PieceWriter& out_;
+  Hasher hasher_;
+  std::uint32_t crc_ = 0;  // of the tensor
+};
 
 // The files together, and what all of them let others do.
 std::uint64_t bytes_in(const std::vector<OpenFile>& files) {
@@ -263,14 +206,11 @@ Result<ExportReport> export_set(const ModelSet& set, const std::vector<OpenFile>
     WEIG_TRY(check_name_bytes(set.member(m)->view()));
   ExportReport report;
   report.output = path;
-  WEIG_TRY_ASSIGN(original, original_target(set));
-  if (!original) {
-    WEIG_TRY_ASSIGN(canonical, canonical_target(set, report.warnings));
-    original = std::move(canonical);
-  }
-  const Target& target = *original;
-  WEIG_TRY_ASSIGN(items, items_of(set, target));
-  std::uint64_t total = target.header.size();
+  WEIG_TRY_ASSIGN(plan, exporter_for(path, options).plan(set, options));
+  report.warnings = plan.warnings;
+  WEIG_TRY_ASSIGN(items, items_of(set, plan));
+  std::uint64_t total = 0;
+  for (const ExportPiece& piece : plan.pieces) total += piece.bytes.size();
   for (const Item& item : items) total += item.size;
   if (total / kMostTimes > bytes_in(files))
     return Error(Code::limit,
@@ -285,37 +225,56 @@ Result<ExportReport> export_set(const ModelSet& set, const std::vector<OpenFile>
   WEIG_TRY_ASSIGN(sink, file_sink(path, options.existing, permissions_of(files)));
   WEIG_TRY(sink->reserve(total));
   PieceWriter out(*sink, 0);
-  WEIG_TRY(out.append(bytes_of(target.header)));
-  WEIG_TRY(write_tensors(items, files, total, options.progress, out));
+  PieceStream stream(files, total, options.progress, out);
+  WEIG_TRY(stream.write(plan, items));
   WEIG_TRY(out.finish());
   WEIG_TRY(check_unchanged(files));
   WEIG_TRY(sink->sync());
   WEIG_TRY(sink->publish());
   report.file_size = total;
-  report.exact = target.exact;
+  report.exact = plan.exact;
   report.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }
 
-// Whose header we cannot give back may be whole all the same.
-template <typename Tensors>
-Status check_original(const Tensors& tensors, const std::string& path) {
-  auto target = original_target(tensors);
-  if (target || target.error().code() == Code::unsupported) return {};
-  return std::move(target).error().file(path);
-}
-
 }  // namespace
 
-Status check_source_header(const Model& model) {
-  WEIG_TRY_ASSIGN(shard, model.shard());
-  if (shard && shard->count > 1) return {};  // it is the whole set's
-  return check_original(model.view(), model.path());
+std::vector<std::string> sections_left_out(const ModelSet& set,
+                                           std::string_view format) {
+  std::vector<disk::SectionKind> kinds;
+  for (std::uint32_t m = 0; m < set.member_count(); ++m)
+    for (const disk::SectionKind kind : set.member(m)->section_kinds())
+      // Which member a file is, no other format need know.
+      if (kind >= disk::SectionKind::quantization && kind != disk::SectionKind::shard)
+        kinds.push_back(kind);
+  std::ranges::sort(kinds);
+  kinds.erase(std::ranges::unique(kinds).begin(), kinds.end());
+  std::vector<std::string> words;
+  words.reserve(kinds.size());
+  for (const disk::SectionKind kind : kinds)
+    words.push_back("left out, since " + std::string(format) +
+                    " has no place for it: section " +
+                    std::to_string(static_cast<std::uint32_t>(kind)) +
+                    (kind == disk::SectionKind::quantization ? ", quantization" : ""));
+  return words;
 }
 
-Status check_source_header(const ModelSet& set) {
-  return check_original(set, set.path(0));
+std::string_view export_format_name(ExportFormat format) noexcept {
+  return std::ranges::find(kExporters, format, &Exporter::format)->name;
+}
+
+std::optional<ExportFormat> export_format_named(std::string_view name) noexcept {
+  const auto* found = std::ranges::find(kExporters, name, &Exporter::name);
+  if (found == kExporters.end()) return std::nullopt;
+  return found->format;
+}
+
+std::vector<std::string_view> export_format_names() {
+  std::vector<std::string_view> names;
+  names.reserve(kExporters.size());
+  for (const Exporter& exporter : kExporters) names.push_back(exporter.name);
+  return names;
 }
 
 Result<ExportReport> export_file(const std::string& source, const std::string& target,

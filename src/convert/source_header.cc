@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <weig/convert.h>
+
 #include "convert/source_section.h"
 #include "core/bytes.h"
 #include "core/digest.h"
@@ -133,7 +135,28 @@ Result<std::vector<std::uint32_t>> order_of(const Tensors& view,
   return order;
 }
 
+// Whose header we cannot give back may be whole all the same.
+template <typename Tensors>
+Status check(const Tensors& tensors, const std::string& path) {
+  const auto whole = [&]() -> Status {
+    WEIG_TRY_ASSIGN(header, restore(tensors));
+    if (header) WEIG_TRY(order_of(tensors, *header));
+    return {};
+  };
+  auto status = whole();
+  if (status || status.error().code() == Code::unsupported) return {};
+  return std::move(status).error().file(path);
+}
+
 }  // namespace
+
+Status check_source_header(const Model& model) {
+  WEIG_TRY_ASSIGN(shard, model.shard());
+  if (shard && shard->count > 1) return {};  // it is the whole set's
+  return check(model.view(), model.path());
+}
+
+Status check_source_header(const ModelSet& set) { return check(set, set.path(0)); }
 
 Result<std::optional<std::string>> restore_source_header(const View& view) {
   return restore(view);

@@ -31,9 +31,9 @@ struct ElementStorage {
   std::uint64_t first = 0;  // of the unpacked bytes: where element 0 lies
   // Of each dimension, in elements; empty where they are those of row-major order. The
   // reader has proven that every element lies inside the unpacked bytes.
-  std::vector<std::uint64_t> strides;
+  std::vector<std::uint64_t> strides = {};
   // CRC-32 of the unpacked bytes, checked where all of them are read.
-  std::optional<std::uint32_t> crc;
+  std::optional<std::uint32_t> crc = {};
 };
 
 // About 60 bytes a tensor, plus its name and 8 bytes a dimension; twice as much for one

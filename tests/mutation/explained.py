@@ -3,6 +3,7 @@
 does notice after all, and for one that is not there any more."""
 
 _VALUE = "a field with a key has a value; what is wrong with it shows when it is read"
+_MEMORY = "zlib finds no memory: nothing that a file does"
 _TYPE = "its type is known to be this one"
 
 EXPLAINED = {
@@ -23,6 +24,10 @@ EXPLAINED = {
     "auto error = value.get_object().get(object)": _TYPE,
     "src/formats/json.cc: append_canonical_json: "
     "auto error = value.get_array().get(array)": _TYPE,
+    "src/formats/inflate.cc: begin: "
+    "inflateInit2(&stream, kRawWindow) != Z_OK": _MEMORY,
+    "src/formats/inflate.cc: step: result == Z_MEM_ERROR": _MEMORY,
+    "src/formats/inflate.cc: Inflater::read: state_->begin()": _MEMORY,
     "src/formats/safetensors.cc: read: auto error = field.value().get(value)": _VALUE,
     "src/formats/safetensors.cc: read_metadata: "
     "auto error = field.value().get(entry)": _VALUE,

@@ -13,11 +13,14 @@ condition that refuses (one operand of an `||` counts as one), in `src/core` and
 where it cannot tell.
 
 """
+# The documents whose tables name rows.
+DOCUMENTS = ("format.md", "safetensors.md", "zip.md")
 KINDS = {
     "refusal": (
         "Rules of files",
-        "Each has a row in the tables of [format.md](format.md) or "
-        "[safetensors.md](safetensors.md).",
+        "Each has a row in the tables of "
+        + ", ".join(f"[{name}]({name})" for name in DOCUMENTS)
+        + ".",
     ),
     "other": (
         "What callers ask, what a writer is given, what is no weights file",
@@ -38,7 +41,7 @@ SHOWN = 3
 def document_rows(root):
     """The names of test rows in the documents' tables."""
     rows = set()
-    for page in ("format.md", "safetensors.md"):
+    for page in DOCUMENTS:
         text = (root / "docs" / page).read_text()
         rows |= set(re.findall(r"^\|.*\| `([a-z0-9_]+)` \|$", text, re.M))
     return rows

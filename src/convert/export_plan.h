@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// ExportPlan: what a file of another format is made of. Each format has a function that
+// makes one; export_file() writes it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <weig/convert.h>
+#include <weig/format.h>
+#include <weig/model_set.h>
+
+namespace weig {
+
+struct ExportPiece {
+  std::string bytes;                    // the format's own,
+  std::uint32_t ordinal = disk::kNone;  // then those of a tensor of the set
+};
+
+struct ExportPlan {
+  std::vector<ExportPiece> pieces;
+  bool exact = false;  // these are the bytes of the file that was converted
+  std::vector<std::string> warnings;
+  // Where a format wants to know CRC-32 of tensors: called before the bytes of a piece
+  // are written, with those of all pieces before (0 where one has no tensor). Changes
+  // bytes, not their number.
+  std::function<void(std::size_t piece, std::span<const std::uint32_t> crcs,
+                     std::string& bytes)>
+      complete;
+};
+
+// Fail with unsupported, naming tensor or key, where the format cannot hold the model.
+Result<ExportPlan> plan_safetensors(const ModelSet& set, const ExportOptions& options);
+
+// Sections of the set that the format has no place for, in words: quantization, and
+// those of unknown kinds.
+std::vector<std::string> sections_left_out(const ModelSet& set,
+                                           std::string_view format);
+
+}  // namespace weig
