@@ -39,8 +39,9 @@ std::string version_text() {
   return fmt::format(
       "weig {}\n"
       "format version {} (writer revision {})\n"
-      "reads: WEIG (sealed, minimal, big-endian), safetensors (one file, shards)\n"
-      "writes: WEIG, safetensors\n"
+      "reads: WEIG (sealed, minimal, big-endian), safetensors (one file, shards), "
+      "GGUF\n"
+      "writes: WEIG, safetensors, GGUF\n"
       "built with: CLI11 {}, fmt {}.{}.{}\n",
       WEIG_VERSION_STRING, disk::kVersion, disk::kWriterRevision, CLI11_VERSION,
       FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100);

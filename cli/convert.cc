@@ -121,10 +121,10 @@ void add_convert_options(CLI::App& command, ConvertOptions& options) {
 Command add_convert(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
-      app.add_subcommand("convert", "Turn safetensors files into a WEIG file");
+      app.add_subcommand("convert", "Turn files of other formats into a WEIG file");
   command
       ->add_option("SRC", arguments->sources,
-                   "safetensors or WEIG files, or a folder with a model;\n"
+                   "safetensors, GGUF or WEIG files, or a folder with a\nmodel;\n"
                    "a member of a set stands for all of it")
       ->required()
       ->type_name("");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// weig export: a WEIG file back into a safetensors file.
+// weig export: a WEIG file into a file of another format.
 #include <fmt/ranges.h>
 #include <weig/convert.h>
 
@@ -85,13 +85,18 @@ void add_format(CLI::App& command, std::optional<ExportFormat>& out) {
 Command add_export(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
-      app.add_subcommand("export", "Turn a WEIG file back into a safetensors file");
+      app.add_subcommand("export", "Turn a WEIG file into one of another format");
   add_model(*command, arguments->file);
   command->add_option("DST", arguments->target, "What to write")
       ->required()
       ->check(file_name())
       ->type_name("");
   add_format(*command, arguments->options.format);
+  command
+      ->add_option("--architecture", arguments->options.architecture,
+                   "GGUF's general.architecture, where the\n"
+                   "metadata has none or another is wanted")
+      ->type_name("NAME");
   add_force(*command, arguments->options.existing);
   add_json(*command, arguments->form);
   command->footer(

@@ -58,6 +58,8 @@ std::string_view format_identifier(FileFormat format) noexcept {
       return "weig_minimal";
     case FileFormat::weig_big_endian:
       return "weig_big_endian";
+    case FileFormat::gguf:
+      return "gguf";
     case FileFormat::safetensors:
       return "safetensors";
   }

@@ -13,17 +13,6 @@
 namespace weig::test {
 namespace {
 
-// Bytes in memory, of which every read must lie inside.
-Input input_over(const std::vector<std::byte>& bytes) {
-  return {.size = bytes.size(),
-          .read = [&bytes](std::uint64_t offset, MutableBytes out) -> Status {
-            if (!inside(offset, out.size(), 0, bytes.size()))
-              return Error(Code::io, "read outside");
-            std::ranges::copy(Bytes(bytes).subspan(offset, out.size()), out.begin());
-            return {};
-          }};
-}
-
 TEST(Inflate, unpacks_in_parts_of_any_size) {
   const auto bytes = count_up(300'000);
   const auto packed = deflated(bytes);

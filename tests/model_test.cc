@@ -244,7 +244,7 @@ TEST(Model, says_what_a_file_looks_like) {
   says("PK\x03\x04............", "zip");
   says("GGUF\x03............", "GGUF");
   says(std::string(4096, '\0'), "zeros");
-  says("hello, world: this is plain text", "not a WEIG or safetensors file");
+  says("hello, world: this is plain text", "no weights file");
 }
 
 // C90: two files joined.

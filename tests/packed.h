@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes to pack, and packed ones.
+// Bytes to pack, packed ones, and an Input over bytes in memory.
 #pragma once
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <new>
 #include <vector>
 
-#include "core/bytes.h"
+#include "formats/input.h"
 
 namespace weig::test {
 
@@ -32,6 +33,17 @@ inline std::vector<std::byte> deflated(Bytes bytes) {
   out.resize(stream.total_out);
   deflateEnd(&stream);
   return out;
+}
+
+// Bytes in memory, of which every read must lie inside.
+inline Input input_over(const std::vector<std::byte>& bytes) {
+  return {.size = bytes.size(),
+          .read = [&bytes](std::uint64_t offset, MutableBytes out) -> Status {
+            if (!inside(offset, out.size(), 0, bytes.size()))
+              return Error(Code::io, "read outside");
+            std::ranges::copy(Bytes(bytes).subspan(offset, out.size()), out.begin());
+            return {};
+          }};
 }
 
 }  // namespace weig::test

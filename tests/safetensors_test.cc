@@ -187,7 +187,7 @@ const std::vector<Bad>& bad_headers() {
        "a key in __metadata__"},
       {"metadata_bad_string", R"({"__metadata__":{"k":"\x"}})", 0, Code::corrupt,
        "a JSON value"},
-      {"metadata_no_value", R"({"__metadata__":{"k":}})", 0, Code::corrupt, "'k'"},
+      {"metadata_no_value", R"({"__metadata__":{"k":}})", 0, Code::corrupt, "'k': The"},
       {"unclosed", R"({"a":{"dtype":"U8")", 0, Code::corrupt, "JSON"},
       {"unclosed_text", R"({"a)", 0, Code::corrupt, "JSON"},
       {"name_bad_escape", R"({"\x":{}})", 0, Code::corrupt, "a name in the header"},

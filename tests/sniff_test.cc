@@ -41,13 +41,12 @@ const std::vector<Looks>& lookalikes() {
       {"zstd", "\x28\xB5\x2F\xFD........", "a zstd archive", "unpack"},
       {"tar", std::string(257, 'x') + "ustar" + std::string(200, '\0'), "a tar archive",
        "unpack"},
-      {"zip", "PK\x03\x04........", "a zip archive", "safetensors"},
-      {"gguf", "GGUF\x03\0\0\0........"s, "a GGUF file", "safetensors"},
+      {"zip", "PK\x03\x04........", "a zip archive", "lists what it reads"},
       {"zeros", std::string(400, '\0'), "nothing but zeros", "interrupted"},
       {"plain_text", "hello, world: this is plain text",
-       "not a WEIG or safetensors file", "may have been cut"},
-      {"noise", std::string(64, '\x9D'), "not a WEIG or safetensors file",
-       "these two formats"},
+       "no weights file that weig reads", "may have been cut"},
+      {"noise", std::string(64, '\x9D'), "no weights file that weig reads",
+       "lists what it reads"},
   };
   return all;
 }
@@ -73,6 +72,7 @@ TEST(SniffKnows, its_own_files) {
   };
   EXPECT_EQ(of("GIEW...."), Content::weig);
   EXPECT_EQ(of("WEIG...."), Content::weig_big_endian);
+  EXPECT_EQ(of("GGUF...."), Content::gguf);
   EXPECT_EQ(of("\x02\0\0\0\0\0\0\0{}"s), Content::safetensors);
   // A length that spells another format's mark.
   EXPECT_EQ(of("\x1F\x8B\0\0\0\0\0\0"s + "{" + std::string(0x8B20, ' ')),

@@ -64,7 +64,7 @@ _weig() {
       options+=' --accept-unknown-dtypes --json'
       ;;
     export)
-      options+=' --to -f --force --json'
+      options+=' --to --architecture -f --force --json'
       ;;
     merge)
       options+=' -o --output -f --force --json'

@@ -134,7 +134,7 @@ Status check_source_header(const Model& model);
 Status check_source_header(const ModelSet& set);
 
 // What export_file() writes.
-enum class ExportFormat { safetensors };
+enum class ExportFormat { safetensors, gguf };
 
 // How it is called; the format of that name, or nothing; all names.
 std::string_view export_format_name(ExportFormat format) noexcept;
@@ -145,6 +145,9 @@ struct ExportOptions {
   Existing existing = Existing::refuse;
   // None: by the target's ending, and safetensors where that says nothing.
   std::optional<ExportFormat> format = {};
+  // GGUF's general.architecture, where the metadata does not have it or another one is
+  // wanted. A file that is given back byte for byte keeps its own.
+  std::optional<std::string> architecture = {};
   Progress progress;
 };
 

@@ -84,7 +84,7 @@ enum class FileChange {
 };
 
 // What kind of file a Model was opened from.
-enum class FileFormat { weig, weig_minimal, weig_big_endian, safetensors };
+enum class FileFormat { weig, weig_minimal, weig_big_endian, safetensors, gguf };
 std::string_view file_format_name(FileFormat format) noexcept;
 
 // Move-only. All views that it hands out (tensors, their names and data, groups,

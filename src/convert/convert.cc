@@ -43,7 +43,7 @@ std::string target_name(const std::string& source) {
   const std::filesystem::path path(source);
   if (os::is_folder(source)) return (path / "model.weig").string();
   std::filesystem::path target = path;
-  if (path.extension() == ".safetensors")
+  if (path.extension() == ".safetensors" || path.extension() == ".gguf")
     return target.replace_extension("weig").string();
   return target.string() + ".weig";
 }
@@ -159,8 +159,10 @@ class Conversion {
       // Specs of a single source, and of a set, are its entries.
       sections_.push_back(
           {disk::SectionKind::source,
-           make_source_section(origin->header, origin->file_size, origin->order,
-                               changes_->specs(), plan_, metadata)});
+           origin->format == SourceHeader::Format::gguf
+               ? make_gguf_source_section(origin->header, origin->file_size)
+               : make_source_section(origin->header, origin->file_size, origin->order,
+                                     changes_->specs(), plan_, metadata)});
       report.exact_source = true;
     }
     WEIG_TRY_ASSIGN(entries, gather_quantization(sources_, *changes_, plan_));

@@ -30,6 +30,7 @@ struct Exporter {
 };
 constexpr auto kExporters = std::to_array<Exporter>({
     {ExportFormat::safetensors, "safetensors", ".safetensors", plan_safetensors},
+    {ExportFormat::gguf, "gguf", ".gguf", plan_gguf},
 });
 
 const Exporter& exporter_for(const std::string& path, const ExportOptions& options) {

@@ -32,7 +32,7 @@ Result<std::optional<ExportPlan>> original(const ModelSet& set) {
     return std::optional<ExportPlan>();
   WEIG_TRY_ASSIGN(header, restore_source_header(set));
   WEIG_TRY_ASSIGN(order, source_order(set, *header));
-  std::optional plan = plan_of(*std::move(header), order);
+  std::optional plan = plan_of(*std::move(header), order.ordinals);
   plan->exact = true;
   return plan;
 }

@@ -9,6 +9,7 @@
 #include "core/bytes.h"
 #include "core/digest.h"
 #include "core/try.h"
+#include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_header.h"
 
@@ -20,8 +21,26 @@ constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{1} << 30;
 // control characters six times its own; its record and the rest at least 88.
 constexpr std::uint64_t kMostHeaderTimes = 16;
 
-// What a kept header says. Entries come in order of their data.
-Result<Manifest> parse_source_header(std::string_view header, std::uint64_t file_size) {
+Result<Manifest> parse_gguf(std::string_view header, std::uint64_t file_size) {
+  const Input input{
+      .size = file_size, .read = [&](std::uint64_t offset, MutableBytes out) -> Status {
+        if (!fits(offset, out.size(), header.size()))
+          return Error(Code::corrupt, "the source section's header is not all there");
+        std::ranges::copy(bytes_of(header).subspan(offset, out.size()), out.begin());
+        return {};
+      }};
+  const GgufOptions options{.strictness = Strictness::lenient,
+                            .max_header_bytes = header.size()};
+  WEIG_TRY_ASSIGN(gguf, read_gguf(input, options));
+  if (gguf.manifest.data_begin != header.size())
+    return Error(Code::corrupt,
+                 "the source section's header has another length than it says")
+        .found(header.size())
+        .expected(gguf.manifest.data_begin);
+  return std::move(gguf.manifest);
+}
+
+Result<Manifest> parse_safetensors(std::string_view header, std::uint64_t file_size) {
   const SafetensorsOptions options{.strictness = Strictness::lenient,
                                    .max_header_bytes = kMaxHeaderBytes};
   WEIG_TRY_ASSIGN(length, safetensors_json_bytes(bytes_of(header), file_size, options));
@@ -34,6 +53,14 @@ Result<Manifest> parse_source_header(std::string_view header, std::uint64_t file
   std::vector<std::byte> padded(length + kJsonPadding);
   std::ranges::copy(bytes_of(header).subspan(sizeof length), padded.begin());
   return read_safetensors(padded, length, file_size, options);
+}
+
+// What a kept header says. Entries come in order of their data.
+Result<Manifest> parse_source_header(const SourceHeader& source,
+                                     std::string_view header) {
+  return source.format == SourceHeader::Format::gguf
+             ? parse_gguf(header, source.file_size)
+             : parse_safetensors(header, source.file_size);
 }
 
 Result<std::optional<std::uint64_t>> ordinal_named(const View& view,
@@ -51,11 +78,6 @@ template <typename Tensors>
 Result<std::optional<std::string>> restore(const Tensors& view) {
   WEIG_TRY_ASSIGN(source, view.source());
   if (!source) return std::optional<std::string>();
-  if (source->format != SourceHeader::Format::safetensors)
-    return Error(Code::unsupported,
-                 "the file came from a format that cannot be restored")
-        .found("source format " +
-               std::to_string(static_cast<std::uint32_t>(source->format)));
   // The numbers are the file's word: none is allocated for before it is bounded.
   const bool outgrows =
       source->encoding == SourceHeader::Encoding::ordinals &&
@@ -105,10 +127,9 @@ Result<std::optional<std::string>> restore(const Tensors& view) {
 }
 
 template <typename Tensors>
-Result<std::vector<std::uint32_t>> order_of(const Tensors& view,
-                                            std::string_view header) {
+Result<SourceOrder> order_of(const Tensors& view, std::string_view header) {
   WEIG_TRY_ASSIGN(source, view.source());
-  WEIG_TRY_ASSIGN(manifest, parse_source_header(header, source->file_size));
+  WEIG_TRY_ASSIGN(manifest, parse_source_header(*source, header));
   if (!manifest.covers_file)
     return Error(Code::corrupt, "the source section's tensors are not the whole file");
   if (manifest.entries().size() != view.size())
@@ -116,8 +137,8 @@ Result<std::vector<std::uint32_t>> order_of(const Tensors& view,
                  "the source section names not all of the file's tensors")
         .found(manifest.entries().size())
         .expected(view.size());
-  std::vector<std::uint32_t> order;
-  order.reserve(manifest.entries().size());
+  SourceOrder order;
+  order.ordinals.reserve(manifest.entries().size());
   for (const Manifest::Entry& entry : manifest.entries()) {
     WEIG_TRY_ASSIGN(ordinal, ordinal_named(view, manifest.name(entry)));
     if (!ordinal)
@@ -130,7 +151,8 @@ Result<std::vector<std::uint32_t>> order_of(const Tensors& view,
       return Error(Code::corrupt,
                    "the source section disagrees with the tensor's type or shape")
           .tensor(tensor.name());
-    order.push_back(static_cast<std::uint32_t>(*ordinal));
+    order.ordinals.push_back(static_cast<std::uint32_t>(*ordinal));
+    order.begins.push_back(entry.begin);
   }
   return order;
 }
@@ -165,12 +187,10 @@ Result<std::optional<std::string>> restore_source_header(const ModelSet& set) {
   return restore(set);
 }
 
-Result<std::vector<std::uint32_t>> source_order(const View& view,
-                                                std::string_view header) {
+Result<SourceOrder> source_order(const View& view, std::string_view header) {
   return order_of(view, header);
 }
-Result<std::vector<std::uint32_t>> source_order(const ModelSet& set,
-                                                std::string_view header) {
+Result<SourceOrder> source_order(const ModelSet& set, std::string_view header) {
   return order_of(set, header);
 }
 

@@ -14,18 +14,22 @@
 namespace weig {
 
 // The header that a WEIG file keeps, checked against its digest; nothing where it keeps
-// none. Fails with corrupt, and with unsupported for formats other than safetensors.
+// none. Fails with corrupt and limit.
 Result<std::optional<std::string>> restore_source_header(const View& view);
 // That of a set, in its first member.
 Result<std::optional<std::string>> restore_source_header(const ModelSet& set);
 
-// The tensors that such a header names, as ordinals of `view` or of the set, in order
-// of their data in the source file. Fails with corrupt unless header and file have the
-// same tensors, of the same types and shapes, and they are the whole source file.
-Result<std::vector<std::uint32_t>> source_order(const View& view,
-                                                std::string_view header);
-Result<std::vector<std::uint32_t>> source_order(const ModelSet& set,
-                                                std::string_view header);
+// The tensors that such a header names, in order of their data in the source file: as
+// ordinals of `view` or of the set, and where they began in that file.
+struct SourceOrder {
+  std::vector<std::uint32_t> ordinals;
+  std::vector<std::uint64_t> begins;
+};
+
+// Fails with corrupt unless header and file have the same tensors, of the same types
+// and shapes, and they are the whole source file, but for zeros between them.
+Result<SourceOrder> source_order(const View& view, std::string_view header);
+Result<SourceOrder> source_order(const ModelSet& set, std::string_view header);
 
 // Metadata that convert() adds: "weig.source.sha256", or with ".FILE" for each of
 // several. Not part of what goes back into other formats.

@@ -25,4 +25,8 @@ std::vector<std::byte> make_source_section(std::string_view header,
                                            const Plan& plan,
                                            std::optional<std::string_view> metadata);
 
+// The same for a GGUF file: `header` is all before its data.
+std::vector<std::byte> make_gguf_source_section(std::string_view header,
+                                                std::uint64_t file_size);
+
 }  // namespace weig

@@ -10,11 +10,14 @@
 #include <weig/model.h>
 #include <weig/model_set.h>
 
+#include "convert/gguf_split.h"
 #include "convert/source_header.h"
+#include "convert/tensor_reader.h"
 #include "core/digest.h"
 #include "core/text.h"
 #include "core/try.h"
 #include "formats/big_endian.h"
+#include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "formats/sniff.h"
 #include "store/backing.h"
@@ -73,9 +76,10 @@ Result<std::optional<Origin>> kept_origin(const Tensors& tensors) {
   // Sealed files' ordinals are entries of the manifest.
   WEIG_TRY_ASSIGN(order, source_order(tensors, *header));
   WEIG_TRY_ASSIGN(source, tensors.source());
-  return std::optional(Origin{.header = *std::move(header),
+  return std::optional(Origin{.format = source->format,
+                              .header = *std::move(header),
                               .file_size = source->file_size,
-                              .order = std::move(order)});
+                              .order = std::move(order.ordinals)});
 }
 
 // What a WEIG file holds, to be written anew: sealed, swapped, in canonical order.
@@ -173,6 +177,35 @@ Status read_big_endian_source(SourceFile& source, Bytes first,
   return {};
 }
 
+// A part of a split model stands for all of it; one alone is read for gguf_split.cc.
+Status read_gguf_source(SourceFile& source, const ConvertOptions& options) {
+  const Input input = input_of(source.file);
+  WEIG_TRY_ASSIGN(header,
+                  read_gguf(input, {.strictness = options.strictness,
+                                    .max_header_bytes = options.max_header_bytes}));
+  source.gguf_split = header.split;
+  source.manifest = std::move(header.manifest);
+  WEIG_TRY(drop_own_keys(source.manifest));
+  if (!source.manifest.covers_file || source.manifest.big_endian || header.split)
+    return {};
+  WEIG_TRY_ASSIGN(zero, has_zero_padding(input, source.manifest));
+  if (!zero) {
+    source.manifest.covers_file = false;
+    source.manifest.warnings.emplace_back(
+        "what lies between tensors is not zeros: export cannot give it back");
+    return {};
+  }
+  Origin origin{.format = SourceHeader::Format::gguf,
+                .header = std::string(source.manifest.data_begin, '\0'),
+                .file_size = source.file.size(),
+                .order = {}};
+  WEIG_TRY(source.file.read(0, std::as_writable_bytes(std::span(origin.header))));
+  for (std::uint32_t i = 0; i < source.manifest.entries().size(); ++i)
+    origin.order.push_back(i);
+  source.origin = std::move(origin);
+  return {};
+}
+
 }  // namespace
 
 Result<SourceFile> open_source(const std::string& path, const ConvertOptions& options) {
@@ -195,6 +228,8 @@ Result<SourceFile> open_source(const std::string& path, const ConvertOptions& op
         return read_big_endian_source(source, first, options);
       case Content::safetensors:
         return read_safetensors_source(source, first, options);
+      case Content::gguf:
+        return read_gguf_source(source, options);
     }
     return Error(Code::corrupt, "the file is shorter than a header")
         .at(0)
@@ -281,6 +316,12 @@ Result<Sources> open_sources(std::span<const std::string> paths,
       continue;
     }
     WEIG_TRY_ASSIGN(source, open_source(path, options));
+    if (source.gguf_split) {
+      // So is a split one, and from any of its files.
+      if (is_among(sources.files, path)) --models;
+      WEIG_TRY(add_gguf_split(std::move(source), options, sources));
+      continue;
+    }
     sources.files.push_back(std::move(source));
   }
   WEIG_TRY(gather(sources));

@@ -8,14 +8,16 @@
 
 #include <weig/convert.h>
 
+#include "formats/gguf.h"
 #include "formats/manifest.h"
 #include "os/os.h"
 
 namespace weig {
 
-// The one safetensors file that tensors came from, where it can be given back.
+// The one file of another format that tensors came from, where it can be given back.
 struct Origin {
-  std::string header;           // length included
+  SourceHeader::Format format = SourceHeader::Format::safetensors;
+  std::string header;           // all before the data
   std::uint64_t file_size = 0;  // of that file
   // The tensors that the header names, in the order of their data: entries of the
   // manifest, or, of Sources, their tensors.
@@ -27,6 +29,7 @@ struct SourceFile {
   os::FileStamp opened;  // before anything of it was looked at
   Manifest manifest;
   std::optional<Origin> origin;
+  std::optional<GgufSplit> gguf_split;  // one of several files of a model
   // Of a sealed WEIG file: digests of the manifest's entries, to check on the way.
   std::vector<Digest> digests;
   // Sections of a WEIG file that go along.

@@ -99,7 +99,7 @@ class HeaderReader {
 
   Status append_metadata_value(std::string& out, const std::string& key,
                                ondemand::value value) {
-    ondemand::json_type type;
+    ondemand::json_type type{};
     if (auto error = value.type().get(type))
       return json_error(error, "__metadata__ " + key);
     if (type == ondemand::json_type::string)

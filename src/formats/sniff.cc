@@ -13,6 +13,7 @@ namespace {
 
 using std::string_view_literals::operator""sv;
 
+constexpr const char* kReads = "weig --version lists what it reads";
 constexpr const char* kUnpack = "unpack it first";
 constexpr const char* kDownload = "download the file itself, not a page about it";
 
@@ -37,14 +38,13 @@ constexpr auto kLookalikes = std::to_array<Lookalike>({
     {"Rar!\x1A\x07"sv, "a RAR archive", kUnpack},
     {"ustar"sv, "a tar archive", kUnpack, 257},
     {"PK\x03\x04"sv, "a zip archive: a PyTorch checkpoint or .npz file, perhaps",
-     "weig reads safetensors and WEIG files"},
-    {"PK\x05\x06"sv, "an empty zip archive", "weig reads safetensors and WEIG files"},
-    {"GGUF"sv, "a GGUF file", "weig reads safetensors and WEIG files"},
-    {"\x93NUMPY"sv, "a NumPy .npy file", "weig reads safetensors and WEIG files"},
-    {"\x89HDF\r\n\x1A\n"sv, "an HDF5 file", "weig reads safetensors and WEIG files"},
+     kReads},
+    {"PK\x05\x06"sv, "an empty zip archive", kReads},
+    {"\x93NUMPY"sv, "a NumPy .npy file", kReads},
+    {"\x89HDF\r\n\x1A\n"sv, "an HDF5 file", kReads},
     {"\x7F"
      "ELF"sv,
-     "a program or shared library", "weig reads safetensors and WEIG files"},
+     "a program or shared library", kReads},
     {"%PDF"sv, "a PDF document", kDownload},
 });
 
@@ -92,6 +92,7 @@ Result<Content> sniff(Bytes first, std::uint64_t file_size) {
     const auto magic = load<std::uint32_t>(first.data());
     if (magic == disk::kMagic) return Content::weig;
     if (magic == disk::kSwappedMagic) return Content::weig_big_endian;
+    if (text_of(first.first(4)) == "GGUF") return Content::gguf;
   }
   const std::string_view text = text_of(first);
   // A length that fits the file and a JSON object behind it: before all lookalikes, as
@@ -111,9 +112,9 @@ Result<Content> sniff(Bytes first, std::uint64_t file_size) {
   if (text.find_first_not_of('\0') == text.npos)
     return not_weights("nothing but zeros where a header should be",
                        "its writing or its download was interrupted");
-  return Error(Code::corrupt, "not a WEIG or safetensors file")
+  return Error(Code::corrupt, "no weights file that weig reads")
       .found(std::to_string(file_size) + " bytes that begin with none of their marks")
-      .hint(file_size < 64 ? "it may have been cut" : "weig reads these two formats");
+      .hint(file_size < 64 ? "it may have been cut" : kReads);
 }
 
 }  // namespace weig

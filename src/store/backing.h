@@ -61,7 +61,10 @@ struct Model::Backing {
   Result<View> claim_big_endian(const os::InputFile& file, const OpenOptions& options);
   Result<View> claim_safetensors(const os::InputFile& file, Bytes first,
                                  const OpenOptions& options);
+  Result<View> claim_gguf(const os::InputFile& file, const OpenOptions& options);
   Result<View> claim_foreign(const Manifest& manifest, const OpenOptions& options);
+  Result<View> map_and_claim(const os::InputFile& file, const Manifest& manifest,
+                             const OpenOptions& options);
   Status map(const os::InputFile& file, std::uint64_t front_bytes,
              const OpenOptions& options);
   Status swap(const os::InputFile& file, const Progress& progress, View& view);

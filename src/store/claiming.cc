@@ -13,6 +13,7 @@
 #include "core/progress.h"
 #include "core/try.h"
 #include "formats/big_endian.h"
+#include "formats/gguf.h"
 #include "formats/manifest.h"
 #include "formats/safetensors.h"
 #include "os/residency.h"
@@ -274,6 +275,29 @@ Result<View> Model::Backing::claim_safetensors(const os::InputFile& file, Bytes 
   std::vector<std::byte> header(length + kJsonPadding);
   WEIG_TRY(file.read(sizeof length, MutableBytes(header).first(length)));
   WEIG_TRY_ASSIGN(manifest, read_safetensors(header, length, file.size(), limits));
+  return map_and_claim(file, manifest, options);
+}
+
+Result<View> Model::Backing::claim_gguf(const os::InputFile& file,
+                                        const OpenOptions& options) {
+  format = FileFormat::gguf;
+  const Input input{.size = file.size(),
+                    .read = [&file](std::uint64_t offset, MutableBytes out) {
+                      return file.read(offset, out);
+                    }};
+  WEIG_TRY_ASSIGN(header,
+                  read_gguf(input, {.strictness = Strictness::strict,
+                                    .max_header_bytes = options.max_header_bytes}));
+  if (header.manifest.big_endian)
+    return Error(Code::unsupported, "a big-endian GGUF file is not read as it is")
+        .hint("'weig convert' makes a file of it that is");
+  return map_and_claim(file, header.manifest, options);
+}
+
+// A little-endian file whose data is used as it lies there.
+Result<View> Model::Backing::map_and_claim(const os::InputFile& file,
+                                           const Manifest& manifest,
+                                           const OpenOptions& options) {
   const bool swaps = needs_swap(ByteOrder::little, options);
   WEIG_TRY(map(file, swaps ? file.size() : manifest.data_begin, options));
   WEIG_TRY_ASSIGN(view, claim_foreign(manifest, options));

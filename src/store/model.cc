@@ -24,6 +24,8 @@ std::string_view file_format_name(FileFormat format) noexcept {
       return "WEIG, big-endian";
     case FileFormat::safetensors:
       return "safetensors";
+    case FileFormat::gguf:
+      return "GGUF";
   }
   return "unknown";
 }
@@ -129,6 +131,8 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
         return backing->claim_weig(file, first, options);
       case Content::weig_big_endian:
         return backing->claim_big_endian(file, options);
+      case Content::gguf:
+        return backing->claim_gguf(file, options);
       case Content::safetensors:
         break;
     }

@@ -170,8 +170,8 @@ void promise_kept_header(Bytes file, const Manifest& manifest) {
   if (!manifest.covers_file) return;
   promise_equal(**restored, header, "the source's header comes back byte for byte");
   const auto kept = source_order(*view, **restored);
-  promise(kept && kept->size() == view->size(), "the source's header is read again",
-          kept ? "" : failure(kept.error()));
+  promise(kept && kept->ordinals.size() == view->size(),
+          "the source's header is read again", kept ? "" : failure(kept.error()));
 }
 
 }  // namespace

@@ -57,6 +57,9 @@ NO_TESTS = {
     "safetensors_dtype_named": "a name's type; its caller is a guard",
     "group_name_length": "the layout that a writer chooses",
     "find_minimal": "a search",
+    "ggml_type_number": "a number for writing",
+    "ggml_type_numbered": "a number's type; its caller is a guard",
+    "whole_number": "a value that was read; its callers are guards",
 }
 _ERRORS = ("Error", "std::optional<Error>")
 _ANSWERS = re.compile(r"^(bool|std::optional<.*>|std::size_t)$")

@@ -55,10 +55,9 @@ LOOKALIKES = {
     "7z": (b"7z\xbc\xaf\x27\x1c\0\4" + GOOD, "7z", "unpack"),
     "tar": (tar_of(GOOD), "tar", "unpack"),
     "zip": (zip_of(GOOD), "zip"),
-    "gguf": (b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + bytes(64), "GGUF"),
     "npy": (b"\x93NUMPY\1\0" + bytes(120), "NumPy"),
     "zeros": (bytes(100_000), "zeros"),
-    "text": (b"These are not the weights you are looking for.\n" * 9, "not a WEIG or"),
-    "random": (pattern(4096, 77), "not a WEIG or"),
+    "text": (b"These are not the weights you are looking for.\n" * 9, "no weights file"),
+    "random": (pattern(4096, 77), "no weights file"),
     "one_byte": (b"x", "1 byte"),
 }

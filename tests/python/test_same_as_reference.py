@@ -23,7 +23,7 @@ STRICTER = (
     "NUL",
     "above 2^56",
     "not a weights file",
-    "not a WEIG or safetensors",
+    "no weights file",
     "passed over",
     "its shape has too many numbers",
 )
