@@ -41,6 +41,7 @@ std::string version_text() {
       "format version {} (writer revision {})\n"
       "reads: WEIG (sealed, minimal, big-endian), safetensors (one file, shards), "
       "GGUF\n"
+      "converts besides: ONNX\n"
       "writes: WEIG, safetensors, GGUF\n"
       "built with: CLI11 {}, fmt {}.{}.{}\n",
       WEIG_VERSION_STRING, disk::kVersion, disk::kWriterRevision, CLI11_VERSION,

@@ -124,7 +124,7 @@ Command add_convert(CLI::App& app) {
       app.add_subcommand("convert", "Turn files of other formats into a WEIG file");
   command
       ->add_option("SRC", arguments->sources,
-                   "safetensors, GGUF or WEIG files, or a folder with a\nmodel;\n"
+                   "safetensors, GGUF, ONNX or WEIG files, or a folder\nwith a model;\n"
                    "a member of a set stands for all of it")
       ->required()
       ->type_name("");

@@ -11,7 +11,7 @@ build=(g++ cmake ninja-build pkg-config python3-venv
        libdeflate-dev libfmt-dev libcli11-dev libgtest-dev libbenchmark-dev)
 test=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev g++-i686-linux-gnu
       g++-aarch64-linux-gnu g++-s390x-linux-gnu qemu-user googletest
-      libfuse3-dev fuse3 chromium time mount e2fsprogs btrfs-progs)
+      libprotozero-dev libfuse3-dev fuse3 chromium time mount e2fsprogs btrfs-progs)
 case "${1-}" in
   build) packages=("${build[@]}") ;;
   test) packages=("${build[@]}" "${test[@]}") ;;

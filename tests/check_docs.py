@@ -51,6 +51,11 @@ rules = check_rows(
     r"TEST\(\w+, ([a-z0-9_]+)\)",
 )
 headers = check_rows(root / "docs" / "safetensors.md", ["safetensors_test.cc"])
+headers += check_rows(
+    root / "docs" / "onnx.md",
+    ["onnx_test.cc"],
+    r"TEST\(OnnxRow, ([a-z0-9_]+)\)",
+)
 if not (dumps and rules and headers):
     problems.append("nothing was compared")
 for problem in problems:

@@ -72,8 +72,11 @@ Result<std::string> choose_target(std::span<const std::string> sources,
         .file(target)
         .found(source);
   };
-  for (const SourceFile& source : opened.files)
+  for (const SourceFile& source : opened.files) {
     if (source.file.id() == *id) return refuse(source.file.path());
+    for (const DataFile& data : source.data_files)
+      if (data.id == *id) return refuse(data.path);
+  }
   std::vector<std::string> files = opened.index_files;
   if (adapter != nullptr) files.push_back(adapter->file().path());
   for (const std::string& index : files)
@@ -105,8 +108,11 @@ class Conversion {
     count_bytes();
     WEIG_TRY(tell(0, total_));
     WEIG_TRY(options_.shard_bytes ? write_set(target) : write_file(target));
-    for (const SourceFile& source : sources_.files)
+    for (const SourceFile& source : sources_.files) {
       report.sources.push_back(source.file.path());
+      for (const DataFile& data : source.data_files)
+        report.sources.push_back(data.path);
+    }
     report.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return {};
@@ -122,8 +128,11 @@ class Conversion {
   // Weights that others may not read do not become readable.
   std::uint32_t permissions() const {
     std::uint32_t all = 0666;
-    for (const SourceFile& source : sources_.files)
+    for (const SourceFile& source : sources_.files) {
       all &= as_private_as(source.file.permissions());
+      for (const DataFile& data : source.data_files)
+        all &= as_private_as(data.permissions);
+    }
     if (options_.adapter == nullptr) return all;
     const auto adapter = os::InputFile::open(options_.adapter->file().path());
     // Of one that is gone nobody knows: private.
@@ -253,16 +262,25 @@ class Conversion {
     for (const Metadata::Entry& old : before.entries())
       if (old.key.starts_with(kSourceHashKey)) metadata.remove(old.key);
     for (const SourceFile& source : sources_.files) {
-      WEIG_TRY_ASSIGN(hash, sha256_of(source.file, options_.progress));
-      std::string key(kSourceHashKey);
-      if (sources_.files.size() > 1)
-        key += "." + std::filesystem::path(source.file.path()).filename().string();
-      // Files of one name in several folders are told apart by number.
-      std::string free = key;
-      for (int n = 2; metadata.find(free); ++n) free = key + "#" + std::to_string(n);
-      metadata.set(free, hash);
+      WEIG_TRY(add_hash(source.file, metadata));
+      for (const DataFile& data : source.data_files) {
+        WEIG_TRY_ASSIGN(file, open_data_file(data));
+        WEIG_TRY(add_hash(file, metadata));
+      }
     }
     return metadata.text();
+  }
+
+  Status add_hash(const os::InputFile& file, Metadata& metadata) const {
+    WEIG_TRY_ASSIGN(hash, sha256_of(file, options_.progress));
+    std::string key(kSourceHashKey);
+    if (sources_.files.size() > 1 || !sources_.files[0].data_files.empty())
+      key += "." + std::filesystem::path(file.path()).filename().string();
+    // Files of one name in several folders are told apart by number.
+    std::string free = key;
+    for (int n = 2; metadata.find(free); ++n) free = key + "#" + std::to_string(n);
+    metadata.set(free, hash);
+    return {};
   }
 
   // Counts what there is to do, and what there will be.
@@ -284,7 +302,7 @@ class Conversion {
   // Each writer gets the tensors of its run; the runs are all of the plan, in order.
   Status copy_data(std::span<Writer> writers, std::span<const OrdinalRun> runs) {
     for (const SourceFile& source : sources_.files)
-      readers_.emplace_back(source.file, source.manifest);
+      readers_.emplace_back(source.file, source.manifest, source.data_files);
     ChangeWriter changing(
         *changes_,
         [this](std::uint32_t source, std::uint64_t offset, MutableBytes out) {
@@ -328,11 +346,26 @@ class Conversion {
     const SourceFile& source = sources_.files[tensor.file];
     const Manifest::Entry& e = entry(tensor);
     WEIG_TRY(readers_[tensor.file].read(e, offset, out));
+    if (source.manifest.clears_spare_bits && offset + out.size() == e.size)
+      clear_spare_bits(e.dtype, source.manifest.shape(e), out);
     if (source.digests.empty()) return {};
     if (offset == 0) hasher_.reset();
     hasher_.update(out);
     if (offset + out.size() < e.size) return {};
     return check_digest(source, tensor.entry, hasher_.digest());
+  }
+
+  // Bits behind the last element, which fill its byte, are 0 in our files: others may
+  // have left anything there.
+  static void clear_spare_bits(Dtype dtype, std::span<const std::uint64_t> shape,
+                               MutableBytes end) {
+    const DtypeInfo& info = *dtype_info(dtype);
+    if (info.is_block() || info.block_elements == 1 || end.empty()) return;
+    std::uint64_t elements = 1;
+    for (const std::uint64_t dimension : shape) elements *= dimension;
+    const std::uint64_t bits =
+        elements * 8 * info.block_bytes / info.block_elements % 8;
+    if (bits > 0) end.back() &= static_cast<std::byte>((1u << bits) - 1);
   }
 
   // `bytes` more of the sources are done.
@@ -345,10 +378,12 @@ class Conversion {
 
   // Half of a file and half of what somebody wrote over it are no model.
   Status check_sources() const {
-    for (const SourceFile& source : sources_.files)
+    for (const SourceFile& source : sources_.files) {
       if (source.file.stamp().differs_from(source.opened))
         return Error(Code::corrupt, "the file was changed while it was read")
             .file(source.file.path());
+      WEIG_TRY(check_unchanged(source.data_files));
+    }
     return {};
   }
 

@@ -53,7 +53,10 @@ Status copy_file(const std::string& from, const std::string& to, Existing existi
 class Protected {
  public:
   explicit Protected(const Sources& sources) {
-    for (const SourceFile& source : sources.files) ids_.push_back(source.file.id());
+    for (const SourceFile& source : sources.files) {
+      ids_.push_back(source.file.id());
+      for (const DataFile& data : source.data_files) ids_.push_back(data.id);
+    }
     for (const std::string& index : sources.index_files) add(index);
     for (const std::string& name : sources.other_files)
       add((std::filesystem::path(sources.folder) / name).string());

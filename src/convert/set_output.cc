@@ -66,6 +66,12 @@ Result<SetOutput> SetOutput::plan(const std::string& target, Existing existing,
         return Error(Code::exists, "the output is one of the sources")
             .file(path)
             .found(source.file.path());
+    for (const SourceFile& source : sources.files)
+      for (const DataFile& data : source.data_files)
+        if (id && data.id == *id)
+          return Error(Code::exists, "the output is one of the sources")
+              .file(path)
+              .found(data.path);
   }
   return output;
 }

@@ -18,6 +18,7 @@
 #include "core/try.h"
 #include "formats/big_endian.h"
 #include "formats/gguf.h"
+#include "formats/onnx.h"
 #include "formats/safetensors.h"
 #include "formats/sniff.h"
 #include "store/backing.h"
@@ -206,6 +207,14 @@ Status read_gguf_source(SourceFile& source, const ConvertOptions& options) {
   return {};
 }
 
+Status read_onnx_source(SourceFile& source) {
+  WEIG_TRY_ASSIGN(manifest, read_onnx(input_of(source.file)));
+  source.manifest = std::move(manifest);
+  WEIG_TRY_ASSIGN(files, find_data_files(source.file, source.manifest));
+  source.data_files = std::move(files);
+  return {};
+}
+
 }  // namespace
 
 Result<SourceFile> open_source(const std::string& path, const ConvertOptions& options) {
@@ -230,13 +239,19 @@ Result<SourceFile> open_source(const std::string& path, const ConvertOptions& op
         return read_safetensors_source(source, first, options);
       case Content::gguf:
         return read_gguf_source(source, options);
+      case Content::onnx:
+        return read_onnx_source(source);
     }
     return Error(Code::corrupt, "the file is shorter than a header")
         .at(0)
         .found(std::to_string(source.file.size()) + " bytes")
         .expected("at least 64 bytes");
   };
-  if (auto status = read(); !status) return std::move(status).error().file(path);
+  if (auto status = read(); !status) {
+    Error error = std::move(status).error();
+    // A file that holds its data has a name of its own.
+    return error.fields().file.empty() ? std::move(error).file(path) : error;
+  }
   source.file.expect_sequential();
   return source;
 }

@@ -8,6 +8,7 @@
 
 #include <weig/convert.h>
 
+#include "convert/data_files.h"
 #include "formats/gguf.h"
 #include "formats/manifest.h"
 #include "os/os.h"
@@ -28,6 +29,7 @@ struct SourceFile {
   os::InputFile file;
   os::FileStamp opened;  // before anything of it was looked at
   Manifest manifest;
+  std::vector<DataFile> data_files;  // manifest.files, found
   std::optional<Origin> origin;
   std::optional<GgufSplit> gguf_split;  // one of several files of a model
   // Of a sealed WEIG file: digests of the manifest's entries, to check on the way.

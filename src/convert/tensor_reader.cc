@@ -12,6 +12,7 @@
 #include "core/byteswap.h"
 #include "core/try.h"
 #include "formats/inflate.h"
+#include "formats/protobuf_numbers.h"
 
 namespace weig {
 namespace {
@@ -62,17 +63,17 @@ class TensorReader::Window {
 class TensorReader::Unpacked {
  public:
   Unpacked(const os::InputFile& file, const ElementStorage& storage)
-      : input_(input_of(file)), storage_(storage) {}
+      : file_(file), input_(input_of(file)), storage_(storage) {}
 
+  const std::string& path() const noexcept { return file_.path(); }
   const ElementStorage& storage() const noexcept { return storage_; }
 
   Status read(std::uint64_t offset, MutableBytes out) {
     if (storage_.packing == ElementStorage::Packing::none)
       return input_.read(storage_.begin + offset, out);
-    if (!inflater_ || offset < inflater_->offset())
-      inflater_.emplace(input_, storage_.begin, storage_.size, storage_.bytes);
-    WEIG_TRY(pass_over(offset - inflater_->offset()));
-    return inflater_->read(out);
+    if (offset < at_) begin();
+    WEIG_TRY(pass_over(offset - at_));
+    return next(out);
   }
 
   // The same, where all bytes are read one after the other: their checksum is compared.
@@ -95,12 +96,28 @@ class TensorReader::Unpacked {
   }
 
  private:
+  static constexpr std::uint64_t kNowhere = UINT64_MAX;
+
+  void begin() {
+    at_ = 0;
+    if (storage_.packing == ElementStorage::Packing::deflate)
+      inflater_.emplace(input_, storage_.begin, storage_.size, storage_.bytes);
+    else
+      numbers_.emplace(input_, storage_.begin, storage_.begin + storage_.size,
+                       storage_.numbers);
+  }
+
+  Status next(MutableBytes out) {
+    at_ += out.size();
+    return inflater_ ? inflater_->read(out) : numbers_->read(out);
+  }
+
   Status pass_over(std::uint64_t count) {
     std::array<std::byte, 4096> unwanted;
     while (count > 0) {
-      const auto next = std::min<std::uint64_t>(count, unwanted.size());
-      WEIG_TRY(inflater_->read(MutableBytes(unwanted).first(next)));
-      count -= next;
+      const auto step = std::min<std::uint64_t>(count, unwanted.size());
+      WEIG_TRY(next(MutableBytes(unwanted).first(step)));
+      count -= step;
     }
     return {};
   }
@@ -117,9 +134,12 @@ class TensorReader::Unpacked {
     return {};
   }
 
+  const os::InputFile& file_;
   Input input_;
   const ElementStorage& storage_;
+  std::uint64_t at_ = kNowhere;  // of the unpacked bytes: what comes next
   std::optional<Inflater> inflater_;
+  std::optional<ProtobufNumbers> numbers_;
   std::uint32_t crc_ = 0;
 };
 
@@ -164,8 +184,12 @@ class TensorReader::Gather {
   std::vector<std::byte> buffer_;
 };
 
-TensorReader::TensorReader(const os::InputFile& file, const Manifest& manifest)
-    : file_(&file), manifest_(&manifest), window_(std::make_unique<Window>(file)) {}
+TensorReader::TensorReader(const os::InputFile& file, const Manifest& manifest,
+                           std::span<const DataFile> others)
+    : file_(&file),
+      manifest_(&manifest),
+      others_(others),
+      window_(std::make_unique<Window>(file)) {}
 TensorReader::TensorReader(TensorReader&&) noexcept = default;
 TensorReader::~TensorReader() = default;
 
@@ -174,7 +198,20 @@ Status TensorReader::read(const Manifest::Entry& entry, std::uint64_t offset,
   if (entry.storage == Manifest::kAsItIs) return read_plain(entry, offset, out);
   auto status = read_stored(entry, offset, out);
   if (status) return {};
-  return std::move(status).error().file(file_->path()).tensor(manifest_->name(entry));
+  Error error = std::move(status).error();
+  if (error.fields().file.empty())
+    error = std::move(error).file(unpacked_ ? unpacked_->path() : file_->path());
+  return std::move(error).tensor(manifest_->name(entry));
+}
+
+Result<const os::InputFile*> TensorReader::file_of(const ElementStorage& storage) {
+  if (storage.file == 0) return file_;
+  if (!other_ || other_number_ != storage.file) {
+    WEIG_TRY_ASSIGN(file, open_data_file(others_[storage.file - 1]));
+    other_ = std::make_unique<os::InputFile>(std::move(file));
+    other_number_ = storage.file;
+  }
+  return other_.get();
 }
 
 Status TensorReader::read_plain(const Manifest::Entry& entry, std::uint64_t offset,
@@ -190,7 +227,9 @@ Status TensorReader::read_stored(const Manifest::Entry& entry, std::uint64_t off
   const DtypeInfo& info = *dtype_info(entry.dtype);
   if (offset == 0) {
     gather_.reset();
-    unpacked_ = std::make_unique<Unpacked>(*file_, storage);
+    unpacked_.reset();
+    WEIG_TRY_ASSIGN(file, file_of(storage));
+    unpacked_ = std::make_unique<Unpacked>(*file, storage);
     if (!storage.strides.empty())
       gather_ = std::make_unique<Gather>(*unpacked_, manifest_->shape(entry),
                                          info.block_bytes);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "convert/data_files.h"
 #include "core/bytes.h"
 #include "formats/input.h"
 #include "formats/manifest.h"
@@ -20,8 +21,9 @@ Input input_of(const os::InputFile& file);
 // Memory: 1 MiB; for strided tensors 72 MiB more, for deflated ones 0.3 MiB.
 class TensorReader {
  public:
-  // Both must outlive the object.
-  TensorReader(const os::InputFile& file, const Manifest& manifest);
+  // All must outlive the object. `others`: manifest.files, found.
+  TensorReader(const os::InputFile& file, const Manifest& manifest,
+               std::span<const DataFile> others = {});
   TensorReader(TensorReader&&) noexcept;
   ~TensorReader();
 
@@ -41,8 +43,13 @@ class TensorReader {
   Status read_stored(const Manifest::Entry& entry, std::uint64_t offset,
                      MutableBytes out);
 
+  Result<const os::InputFile*> file_of(const ElementStorage& storage);
+
   const os::InputFile* file_;
   const Manifest* manifest_;
+  std::span<const DataFile> others_;
+  std::unique_ptr<os::InputFile> other_;  // the one that is open,
+  std::uint32_t other_number_ = 0;        // as storages count them
   std::unique_ptr<Window> window_;
   std::unique_ptr<Unpacked> unpacked_;  // of the tensor that is being read
   std::unique_ptr<Gather> gather_;      // the same, where it is strided

@@ -32,7 +32,11 @@ class InputCursor {
   // The next `count` bytes, at most left(): valid until the next call. More than a
   // block at once takes that much memory.
   Result<Bytes> take(std::uint64_t count);
+  // The same without going on.
+  Result<Bytes> peek(std::uint64_t count);
   void skip(std::uint64_t count) noexcept { at_ += count; }  // at most left()
+  // Goes on from any place, at most the end. Going back within a block costs nothing.
+  void seek(std::uint64_t offset) noexcept { at_ = offset; }
 
  private:
   const Input* input_;

@@ -2,6 +2,7 @@
 #include "formats/manifest.h"
 
 #include <algorithm>
+#include <tuple>
 #include <unordered_set>
 
 #include "core/bytes.h"
@@ -52,6 +53,69 @@ Status order_and_check_ranges(Manifest& manifest) {
       entry.shares = last->shares;
     }
     last = &entry;
+  }
+  return {};
+}
+
+namespace {
+
+Error misplaced(const Manifest& manifest, const Manifest::Entry& entry,
+                std::uint64_t file_size, const char* what) {
+  const ElementStorage& storage = manifest.storages[entry.storage];
+  return Error(Code::corrupt, what)
+      .tensor(manifest.name(entry))
+      .found(extent_text(storage.begin, storage.size) + " of " +
+             in_quotes(manifest.files[storage.file - 1]))
+      .expected("a file of " + std::to_string(file_size) + " bytes");
+}
+
+Status check_inside(const Manifest& manifest, const Manifest::Entry& entry,
+                    std::uint64_t file_size) {
+  const ElementStorage& storage = manifest.storages[entry.storage];
+  if (!fits(storage.begin, storage.size, file_size))
+    return misplaced(manifest, entry, file_size,
+                     "its data lie outside the file that holds them");
+  if (storage.ends_file && storage.begin + storage.size != file_size)
+    return misplaced(manifest, entry, file_size,
+                     "its data are all of a file from an offset on, and that is more");
+  return {};
+}
+
+}  // namespace
+
+Status check_other_files(Manifest& manifest, std::span<const std::uint64_t> sizes) {
+  std::vector<Manifest::Entry*> entries;
+  for (Manifest::Entry& entry : manifest.entries()) {
+    if (entry.storage == Manifest::kAsItIs) continue;
+    const std::uint32_t file = manifest.storages[entry.storage].file;
+    if (file == 0) continue;
+    WEIG_TRY(check_inside(manifest, entry, sizes[file - 1]));
+    if (entry.size > 0) entries.push_back(&entry);
+  }
+  const auto place = [&](const Manifest::Entry* entry) -> const ElementStorage& {
+    return manifest.storages[entry->storage];
+  };
+  std::ranges::stable_sort(entries, [&](const auto* a, const auto* b) {
+    const ElementStorage& one = place(a);
+    const ElementStorage& other = place(b);
+    return std::tie(one.file, one.begin, one.size) <
+           std::tie(other.file, other.begin, other.size);
+  });
+  std::uint32_t sets = 0;
+  for (std::size_t i = 1; i < entries.size(); ++i) {
+    const ElementStorage& before = place(entries[i - 1]);
+    const ElementStorage& storage = place(entries[i]);
+    if (storage.file != before.file || storage.begin >= before.begin + before.size)
+      continue;
+    if (storage.begin != before.begin || storage.size != before.size)
+      return Error(Code::corrupt, "the tensor's data overlaps that of tensor " +
+                                      in_quotes(manifest.name(*entries[i - 1])))
+          .tensor(manifest.name(*entries[i]))
+          .found(extent_text(storage.begin, storage.size) + " of " +
+                 in_quotes(manifest.files[storage.file - 1]))
+          .expected("at or after " + std::to_string(before.begin + before.size));
+    if (entries[i - 1]->shares == TensorSpec::kOwn) entries[i - 1]->shares = sets++;
+    entries[i]->shares = entries[i - 1]->shares;
   }
   return {};
 }

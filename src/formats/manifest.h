@@ -15,15 +15,21 @@
 #include <weig/view.h>
 #include <weig/writer.h>
 
+#include "formats/number_field.h"
+
 namespace weig {
 
 // How the elements of a tensor lie in the file, where they are not there as they are to
 // be: one after the other in row-major order, in the byte order of the whole.
 struct ElementStorage {
   // What `size` bytes of the file have to become first: nothing; inflated (a raw
-  // deflate stream, as in zip archives).
-  enum class Packing : std::uint8_t { none, deflate };
+  // deflate stream, as in zip archives); taken out of fields of a protobuf message.
+  enum class Packing : std::uint8_t { none, deflate, protobuf };
   Packing packing = Packing::none;
+  NumberField numbers = {};  // of Packing::protobuf
+  // Which file: 0 is this one, else Manifest::files[file - 1].
+  std::uint32_t file = 0;
+  bool ends_file = false;  // all of that file from `begin` on, `size` bytes
   bool big_endian = false;
   std::uint64_t begin = 0;  // of the file
   std::uint64_t size = 0;   // bytes in the file
@@ -91,9 +97,15 @@ class Manifest {
   std::uint64_t data_begin = 0;
   // Elements are stored in the other byte order than little-endian.
   bool big_endian = false;
+  // Bits behind the last element, where elements have less than a byte, may be anything
+  // and are to be cleared.
+  bool clears_spare_bits = false;
   // As the text of WEIG metadata.
   std::optional<std::string> metadata;
   std::vector<ElementStorage> storages;
+  // Other files that hold data of tensors, by the paths that this one gives them:
+  // relative to its folder, without "..".
+  std::vector<std::string> files;
   // What the file holds beside tensors and is left behind, each in words.
   std::vector<std::string> skipped;
   std::vector<std::string> warnings;
@@ -117,6 +129,11 @@ Status check_distinct_names(const Manifest& manifest);
 // Sorts entries by place in the file, and proves that ranges are equal or disjoint;
 // equal ones get a common `shares` number. Fails with corrupt.
 Status order_and_check_ranges(Manifest& manifest);
+
+// Proves of tensors in other files that they lie inside them, `sizes` being those of
+// Manifest::files, and that their ranges are equal or disjoint; equal ones get a common
+// `shares` number. Fails with corrupt.
+Status check_other_files(Manifest& manifest, std::span<const std::uint64_t> sizes);
 
 // A WEIG file's own table as a Manifest.
 Result<Manifest> manifest_of(const View& view);

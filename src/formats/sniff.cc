@@ -8,6 +8,8 @@
 
 #include <weig/format.h>
 
+#include "formats/onnx_mark.h"
+
 namespace weig {
 namespace {
 
@@ -109,6 +111,7 @@ Result<Content> sniff(Bytes first, std::uint64_t file_size) {
   if (first.size() > 8 && text[8] == '{') return Content::safetensors;
   if (length > 0 && length <= file_size - 8 && text.find('{', 8) != text.npos)
     return Content::safetensors;
+  if (looks_like_onnx(first, file_size)) return Content::onnx;
   if (text.find_first_not_of('\0') == text.npos)
     return not_weights("nothing but zeros where a header should be",
                        "its writing or its download was interrupted");

@@ -133,6 +133,9 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
         return backing->claim_big_endian(file, options);
       case Content::gguf:
         return backing->claim_gguf(file, options);
+      case Content::onnx:
+        return Error(Code::unsupported, "an ONNX model cannot be used as it is")
+            .hint("convert it first: weig convert " + path);
       case Content::safetensors:
         break;
     }

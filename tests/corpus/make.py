@@ -10,6 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 
 import corpus
+import onnx_corpus
 import safetensors_corpus
 import weig_accepted
 import weig_refused
@@ -21,7 +22,8 @@ LEAST_ACCEPTED, LEAST_REFUSED = 40, 150
 def files():
     found = [*weig_accepted.files(), *safetensors_corpus.accepted()]
     found += [*weig_refused.files(), *weig_refused_others.files()]
-    return found + [*safetensors_corpus.refused()]
+    found += [*safetensors_corpus.refused()]
+    return found + [*onnx_corpus.accepted(), *onnx_corpus.refused()]
 
 
 def main():

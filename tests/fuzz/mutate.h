@@ -11,6 +11,8 @@ void mutate_weig(Input& input, std::size_t max_size, Random& random, RawMutation
 void mutate_safetensors(Input& input, std::size_t max_size, Random& random,
                         RawMutation raw);
 void mutate_json(Input& input, std::size_t max_size, Random& random, RawMutation raw);
+void mutate_protobuf(Input& input, std::size_t max_size, Random& random,
+                     RawMutation raw);
 void mutate_raw(Input& input, std::size_t max_size, Random& random, RawMutation raw);
 // By what the input looks like.
 void mutate_any(Input& input, std::size_t max_size, Random& random, RawMutation raw);
@@ -19,6 +21,9 @@ void mutate_any(Input& input, std::size_t max_size, Random& random, RawMutation 
 std::vector<std::string_view> tokens_of(std::string_view json);
 // What may stand where a token stands.
 std::span<const std::string_view> token_values();
+
+// A message with each of its fields in turn left out, doubled and replaced.
+std::vector<Input> bent_messages(const Input& input);
 
 // A header's length made right, and as much data as its largest offset asks for.
 void repair_safetensors(Input& file, std::size_t max_size);

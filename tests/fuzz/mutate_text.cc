@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "formats/onnx_mark.h"
 #include "formats/safetensors.h"
 #include "mutate.h"
 
@@ -251,6 +252,8 @@ void mutate_any(Input& input, std::size_t max_size, Random& random, RawMutation 
                             load<std::uint32_t>(input.data()) == disk::kSwappedMagic);
   if (ours)
     mutate_weig(input, max_size, random, raw);
+  else if (looks_like_onnx(input, input.size()))
+    mutate_protobuf(input, max_size, random, raw);
   else
     mutate_safetensors(input, max_size, random, raw);
 }

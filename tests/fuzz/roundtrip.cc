@@ -101,7 +101,10 @@ void promise_clean_refusal(const Error& error) {
   // The input may say that it is a member of a set, and is alone.
   const bool is_member =
       error.code() == Code::cannot_open && error.fields().what.ends_with("missing");
-  promise(is_member || error.code() == Code::corrupt ||
+  // Data that it says are in another file, which is not there.
+  const bool is_apart =
+      error.code() == Code::cannot_open && error.fields().names_tensor;
+  promise(is_member || is_apart || error.code() == Code::corrupt ||
               error.code() == Code::unsupported || error.code() == Code::checksum ||
               error.code() == Code::limit,
           "a file is refused for what it is", error.message());
@@ -180,7 +183,8 @@ void promise_round_trip(Bytes input, const ConvertReport& report,
     promise_equal(quantization_of(*target), quantization_of(*source),
                   "convert keeps quantization");
   } else {
-    promise(strictness == Strictness::lenient,
+    const bool is_converted_first = source.error().code() == Code::unsupported;
+    promise(strictness == Strictness::lenient || is_converted_first,
             "what strict converts can be opened as it is", failure(source.error()));
   }
   const bool foreign = source ? source->format() == FileFormat::safetensors : true;

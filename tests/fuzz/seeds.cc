@@ -10,10 +10,12 @@
 #include "check.h"
 #include "fields.h"
 #include "formats/big_endian.h"
+#include "formats/onnx.h"
 #include "formats/safetensors.h"
 #include "formats/sniff.h"
 #include "image.h"
 #include "mutate.h"
+#include "protobuf_message.h"
 
 namespace weig::fuzz {
 namespace {
@@ -78,6 +80,16 @@ std::string answer_of_safetensors(Bytes file) {
     out += manifest ? "+" : guard(manifest.error());
   }
   return out;
+}
+
+std::string answer_of_onnx(Bytes file) {
+  const weig::Input input{
+      .size = file.size(), .read = [file](std::uint64_t offset, MutableBytes out) {
+        std::ranges::copy(file.subspan(offset, out.size()), out.begin());
+        return Status();
+      }};
+  const auto manifest = read_onnx(input);
+  return manifest ? "" : guard(manifest.error());
 }
 
 std::string answer_of_metadata(Bytes text) {
@@ -181,6 +193,37 @@ constexpr std::string_view kMetadata =
 constexpr std::string_view kIndex =
     R"({"metadata":{"total_size":5},"weight_map":{"t0":"a.safetensors",)"
     R"("t1":"b.safetensors","t2":"c/d.safetensors"}})";
+
+// Every kind of data, of node and of graph; data in other files apart.
+test::Message onnx_of_all_kinds() {
+  using test::Message, test::onnx_tensor, test::onnx_bytes, test::onnx_node;
+  const Message value = Message().text(1, "value").message(5, onnx_bytes(""));
+  Message graph;
+  graph.message(5, onnx_tensor("f", 1, {1, 2}).text(4, "12345678"));
+  graph.message(5, onnx_tensor("g", 1, {2}).float32(4, 1).float32(4, 2));
+  graph.message(5, onnx_tensor("d", 11, {1}).text(10, "12345678"));
+  graph.message(5, onnx_tensor("i", 5, {3}).text(5, "12").number(5, UINT64_MAX));
+  graph.message(5, onnx_tensor("l", 7, {2}).text(7, "12"));
+  graph.message(5, onnx_tensor("u", 13, {2}).text(11, "12"));
+  graph.message(5, onnx_tensor("six", 27, {3}).text(5, "123"));
+  graph.message(5, onnx_tensor("four", 22, {3}).text(5, "12"));
+  graph.message(5, onnx_tensor("s", 8, {1}).text(6, "x"));
+  graph.message(5, onnx_tensor("e", 1, {0, 2}));
+  graph.message(5, onnx_bytes("w"));
+  graph.message(1, onnx_node("Constant", "c", value));
+  graph.message(
+      1, onnx_node("Constant", "k", Message().text(1, "value_floats").float32(7, 1)));
+  graph.message(
+      1, onnx_node("Constant", "n", Message().text(1, "value_int").number(3, 5)));
+  const Message inner = Message().message(5, onnx_bytes("w"));
+  graph.message(1, onnx_node("If", "y", Message().text(1, "then").message(6, inner)));
+  graph.message(1, onnx_node("X", "z", Message().text(1, "all").message(11, inner)));
+  Message model = test::onnx_model(graph).number(5, 3).text(4, "d");
+  model.message(14, test::onnx_pair("k", "v")).message(20, Message());
+  model.message(25, Message().text(1, "f").text(10, "d").message(
+                        7, onnx_node("Constant", "c", value)));
+  return model;
+}
 
 // What people take for weights.
 constexpr std::string_view kLookalikes[] = {
@@ -290,6 +333,27 @@ std::vector<Input> metadata_seeds() {
   return std::move(seeds.inputs);
 }
 
+std::vector<Input> onnx_seeds() {
+  using test::Message, test::onnx_tensor, test::onnx_bytes;
+  const Message model = onnx_of_all_kinds();
+  Message elsewhere = onnx_tensor("x", 2, {4}).number(14, 1);
+  for (const char* key : {"location", "offset", "length", "checksum"})
+    elsewhere.message(13, test::onnx_pair(key, key[0] == 'o'   ? "8"
+                                               : key[2] == 'n' ? "4"
+                                                               : "a/b"));
+  const Message sparse =
+      Message().message(15, Message().message(1, onnx_bytes("values")));
+  Collector seeds(answer_of_onnx);
+  for (const Message& base :
+       {model, test::onnx_model_of(elsewhere), test::onnx_model(sparse), Message()}) {
+    const Input input = test::to_bytes(base.bytes);
+    seeds.add(input);
+    if (base.bytes.empty()) continue;
+    for (const Input& bent : bent_messages(input)) seeds.try_out(bent);
+  }
+  return std::move(seeds.inputs);
+}
+
 std::vector<Input> plan_seeds() {
   std::vector<Input> seeds;
   Random random(7);
@@ -328,6 +392,7 @@ std::vector<Input> roundtrip_seeds() {
       Image::minimal(few_tensors(), ByteOrder::big).bytes,
       shared_minimal(ByteOrder::little),
       shared_minimal(ByteOrder::big),
+      test::to_bytes(onnx_of_all_kinds().bytes),
   };
   Image unsharded = Image::all_sections();
   unsharded.set<std::uint32_t>(unsharded.section_offset(disk::SectionKind::shard) + 20,

@@ -36,6 +36,7 @@ TESTS = {
     "ascii_name_length": "kNotPlain",
     "group_name": "std::nullopt",
     "KeySet::add": "false",
+    "load_varint": "std::nullopt",
     "is_alias": "&&",
     "leads_home": "value",
     "Groups::operator[]": "{}",
@@ -60,6 +61,12 @@ NO_TESTS = {
     "ggml_type_number": "a number for writing",
     "ggml_type_numbered": "a number's type; its caller is a guard",
     "whole_number": "a value that was read; its callers are guards",
+    "looks_like_onnx": "what a file looks like",
+    "is_text": "what a file looks like",
+    "begins_graph": "what a file looks like",
+    "OnnxMetadata::text": "what was gathered",
+    "empty": "a container's",
+    "NumberFields::is_as_it_is": "which of two ways gives the same",
 }
 _ERRORS = ("Error", "std::optional<Error>")
 _ANSWERS = re.compile(r"^(bool|std::optional<.*>|std::size_t)$")

@@ -14,7 +14,7 @@ where it cannot tell.
 
 """
 # The documents whose tables name rows.
-DOCUMENTS = ("format.md", "safetensors.md", "gguf.md", "zip.md")
+DOCUMENTS = ("format.md", "safetensors.md", "gguf.md", "onnx.md", "zip.md")
 KINDS = {
     "refusal": (
         "Rules of files",
