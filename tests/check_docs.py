@@ -56,9 +56,14 @@ headers += check_rows(
     ["onnx_test.cc"],
     r"TEST\(OnnxRow, ([a-z0-9_]+)\)",
 )
-if not (dumps and rules and headers):
+gguf = check_rows(
+    root / "docs" / "gguf.md",
+    ["gguf_test.cc"],
+    r'(?:Refusal\{\s*"|TEST\(Gguf, (?=has_limits|cut_))(\w+)',
+)
+if not (dumps and rules and headers and gguf):
     problems.append("nothing was compared")
 for problem in problems:
     print(problem, file=sys.stderr)
-print(f"docs: {dumps} dump lines, {rules} rules, {headers} header refusals")
+print(f"docs: {dumps} dump lines, {rules} rules, {headers} header refusals, {gguf} of GGUF")
 sys.exit(1 if problems else 0)

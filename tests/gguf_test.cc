@@ -313,6 +313,14 @@ INSTANTIATE_TEST_SUITE_P(
                   i.tensors[1].dims = {32};
                   i.tensors[1].type = 8;
                 }},
+        Refusal{"gguf_big_endian_two_widths", "elements of different widths",
+                kUnsupported, kNever,
+                [](GgufImage& i) {
+                  i.order = ByteOrder::big;
+                  i.keys.clear();
+                  i.tensors[0].dims = {2};
+                  i.tensors[1].offset = 0;
+                }},
         Refusal{"gguf_off_alignment", "on the file's alignment", kCorrupt, kNever,
                 [](GgufImage& i) { i.tensors[1].offset = 48; }},
         Refusal{"gguf_data_outside", "data lies outside the file", kCorrupt, kNever,
@@ -344,10 +352,15 @@ TEST(Gguf, has_limits) {
   ASSERT_FALSE(long_header);
   EXPECT_EQ(long_header.error().code(), Code::limit);
   EXPECT_NE(long_header.error().message().find("header is longer"), std::string::npos);
-  const auto long_text = read_gguf(input_over(bytes), {.max_metadata_bytes = 4});
-  ASSERT_FALSE(long_text);
-  EXPECT_EQ(long_text.error().code(), Code::limit);
-  EXPECT_NE(long_text.error().message().find("more text than"), std::string::npos);
+  // All before the second value; and one string.
+  GgufImage one_text;
+  one_text.keys = {GgufBytes().string("k").u32(8).string(std::string(20, 'x')).out};
+  for (const auto& file : {bytes, one_text.bytes()}) {
+    const auto long_text = read_gguf(input_over(file), {.max_metadata_bytes = 14});
+    ASSERT_FALSE(long_text);
+    EXPECT_EQ(long_text.error().code(), Code::limit);
+    EXPECT_NE(long_text.error().message().find("more text than"), std::string::npos);
+  }
 }
 
 TEST(Gguf, values_that_are_cut) {

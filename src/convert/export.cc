@@ -44,6 +44,8 @@ const Exporter& exporter_for(const std::string& path, const ExportOptions& optio
 // Tied weights are written for each of their names: two or three, not thousands, by
 // which a small file would fill any disk.
 constexpr std::uint64_t kMostTimes = 64;
+// Nor do zeros between tensors, which an alignment asks for; of small files, more.
+constexpr std::uint64_t kFreeZeros = std::uint64_t{64} << 20;
 
 // A tensor that will be written. In memory of our own, so that once there is a
 // temporary file nothing is read through the mapping, where a file that was cut ends
@@ -134,6 +136,7 @@ class PieceStream {
       std::string& bytes = plan.pieces[i].bytes;
       if (plan.complete) plan.complete(i, crcs, bytes);
       WEIG_TRY(out_.append(bytes_of(bytes)));
+      WEIG_TRY(out_.append_zeros(plan.pieces[i].zeros));
       crc_ = 0;
       if (plan.pieces[i].ordinal != disk::kNone)
         WEIG_TRY(write_tensor(items[i], plan.complete != nullptr));
@@ -211,7 +214,11 @@ Result<ExportReport> export_set(const ModelSet& set, const std::vector<OpenFile>
   report.warnings = plan.warnings;
   WEIG_TRY_ASSIGN(items, items_of(set, plan));
   std::uint64_t total = 0;
-  for (const ExportPiece& piece : plan.pieces) total += piece.bytes.size();
+  std::uint64_t zeros = 0;
+  for (const ExportPiece& piece : plan.pieces) {
+    total += piece.bytes.size();
+    zeros += piece.zeros;
+  }
   for (const Item& item : items) total += item.size;
   if (total / kMostTimes > bytes_in(files))
     return Error(Code::limit,
@@ -219,6 +226,12 @@ Result<ExportReport> export_set(const ModelSet& set, const std::vector<OpenFile>
         .found(std::to_string(total) + " bytes")
         .expected("at most " + std::to_string(kMostTimes) + " times the file's " +
                   std::to_string(bytes_in(files)));
+  if (zeros / kMostTimes > bytes_in(files) + kFreeZeros)
+    return Error(Code::limit, "the file would be little but padding")
+        .found(std::to_string(zeros) + " zeros")
+        .expected("at most " + std::to_string(kMostTimes) + " times the file's " +
+                  std::to_string(bytes_in(files)));
+  total += zeros;
   report.tensors = set.size();
   // Before there is a file.
   if (!goes_on(options.progress, 0, total))

@@ -239,10 +239,10 @@ Result<std::optional<ExportPlan>> original(const ModelSet& set) {
     // An empty one may lie before what was written already.
     const std::uint64_t begin = std::max(order.begins[i], end);
     plan.pieces.push_back(
-        {.bytes = std::string(begin - end, '\0'), .ordinal = order.ordinals[i]});
+        {.bytes = {}, .zeros = begin - end, .ordinal = order.ordinals[i]});
     end = begin + tensor.byte_count();
   }
-  plan.pieces.push_back({.bytes = std::string(source->file_size - end, '\0')});
+  plan.pieces.push_back({.bytes = {}, .zeros = source->file_size - end});
   return std::optional(std::move(plan));
 }
 
@@ -257,7 +257,7 @@ Result<ExportPlan> canonical(const ModelSet& set, const ExportOptions& options) 
     WEIG_TRY(put_entry(header, entry));
   ExportPlan plan;
   plan.warnings = sections_left_out(set, "GGUF");
-  plan.pieces.push_back({});
+  plan.pieces.emplace_back();
   std::uint64_t offset = 0;
   std::uint64_t copies = 0;
   for (std::uint32_t i = 0; i < set.size(); ++i) {
@@ -274,9 +274,9 @@ Result<ExportPlan> canonical(const ModelSet& set, const ExportOptions& options) 
     const std::uint64_t end = offset + tensor.byte_count();
     plan.pieces.push_back({.bytes = {}, .ordinal = i});
     offset = align_up(end, alignment);
-    plan.pieces.push_back({.bytes = std::string(offset - end, '\0')});
+    plan.pieces.push_back({.bytes = {}, .zeros = offset - end});
   }
-  header.resize(align_up(header.size(), alignment));
+  plan.pieces.front().zeros = align_up(header.size(), alignment) - header.size();
   plan.pieces.front().bytes = std::move(header);
   if (copies > 0)
     plan.warnings.push_back(

@@ -17,6 +17,7 @@ namespace weig {
 
 struct ExportPiece {
   std::string bytes;                    // the format's own,
+  std::uint64_t zeros = 0;              // then so many zeros,
   std::uint32_t ordinal = disk::kNone;  // then those of a tensor of the set
 };
 

@@ -29,20 +29,28 @@ namespace {
 
 // Of one kind: the first of many, the rest is counted.
 constexpr std::size_t kMaxWarnings = 20;
+// A header that is kept is kept up to the data, with all padding before that.
+constexpr std::uint64_t kMostAlignment = std::uint64_t{16} << 20;
 
 // What we write about sources, nobody else is believed.
 Status drop_own_keys(Manifest& manifest) {
   if (!manifest.metadata || manifest.metadata->find(kSourceKeys) == std::string::npos)
     return {};
   WEIG_TRY_ASSIGN(metadata, Metadata::parse(*manifest.metadata));
-  const Metadata all = metadata;
-  for (const Metadata::Entry& entry : all.entries())
-    if (entry.key.starts_with(kSourceKeys)) {
-      metadata.remove(entry.key);
+  Metadata others;
+  std::size_t dropped = 0;
+  for (const Metadata::Entry& entry : metadata.entries()) {
+    if (!entry.key.starts_with(kSourceKeys)) {
+      others.add(entry);
+    } else if (++dropped <= kMaxWarnings) {
       manifest.warnings.push_back("metadata " + in_quotes(entry.key) +
                                   " is left out: such names are weig's own");
     }
-  manifest.metadata = metadata.text();
+  }
+  if (dropped > kMaxWarnings)
+    manifest.warnings.push_back("and " + std::to_string(dropped - kMaxWarnings) +
+                                " more like these");
+  manifest.metadata = others.text();
   return {};
 }
 
@@ -189,6 +197,12 @@ Status read_gguf_source(SourceFile& source, const ConvertOptions& options) {
   WEIG_TRY(drop_own_keys(source.manifest));
   if (!source.manifest.covers_file || source.manifest.big_endian || header.split)
     return {};
+  if (header.alignment > kMostAlignment) {
+    source.manifest.warnings.push_back("data is aligned to " +
+                                       std::to_string(header.alignment) +
+                                       " bytes: export makes another file of it");
+    return {};
+  }
   WEIG_TRY_ASSIGN(zero, has_zero_padding(input, source.manifest));
   if (!zero) {
     source.manifest.covers_file = false;

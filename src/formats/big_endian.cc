@@ -6,9 +6,7 @@
 #include "core/try.h"
 
 namespace weig {
-namespace {
 
-// Bytes that are elements of two widths have no one right order.
 Status check_swap_units(const Manifest& manifest) {
   const Manifest::Entry* last = nullptr;
   for (const Manifest::Entry& entry : manifest.entries()) {
@@ -21,8 +19,6 @@ Status check_swap_units(const Manifest& manifest) {
   }
   return {};
 }
-
-}  // namespace
 
 Result<Manifest> read_big_endian(Bytes front, std::uint64_t file_size,
                                  const ViewOptions& options) {

@@ -13,4 +13,8 @@ namespace weig {
 Result<Manifest> read_big_endian(Bytes front, std::uint64_t file_size,
                                  const ViewOptions& options);
 
+// Bytes that several tensors share are elements of one width: of two widths they have
+// no one right order. Entries are in order of their data. Fails with unsupported.
+Status check_swap_units(const Manifest& manifest);
+
 }  // namespace weig

@@ -11,6 +11,7 @@
 #include "core/record.h"
 #include "core/text.h"
 #include "core/try.h"
+#include "formats/big_endian.h"
 #include "formats/gguf_values.h"
 #include "formats/json.h"
 
@@ -43,7 +44,8 @@ class GgufReader {
   GgufReader(const Input& input, const GgufOptions& options, ByteOrder order)
       : input_(input),
         options_(options),
-        cursor_(input, kGgufMark.size(), end_of(input, options), order) {
+        cursor_(input, kGgufMark.size(), end_of(input, options),
+                options.max_metadata_bytes, order) {
     header_.manifest.file_size = input.size;
     header_.manifest.big_endian = order == ByteOrder::big;
   }
@@ -62,6 +64,7 @@ class GgufReader {
     WEIG_TRY(place_tensors());
     WEIG_TRY(check_distinct_names(header_.manifest));
     WEIG_TRY(order_and_check_ranges(header_.manifest));
+    if (header_.manifest.big_endian) WEIG_TRY(check_swap_units(header_.manifest));
     WEIG_TRY(check_cover());
     if (warnings_ > kMaxWarnings)
       header_.manifest.warnings.push_back(
@@ -93,8 +96,7 @@ class GgufReader {
       append_json_string(out, key);
       out += ':';
       WEIG_TRY_ASSIGN(type, cursor_.type());
-      if (auto status = cursor_.append_value(type, options_.max_metadata_bytes, out);
-          !status)
+      if (auto status = cursor_.append_value(type, out); !status)
         return std::move(status).error().found("key " + in_quotes(key));
       WEIG_TRY(note(key, type));
     }

@@ -68,6 +68,12 @@ Error GgufCursor::cut() const {
       .hint("the file was cut, or its header is damaged");
 }
 
+Error GgufCursor::too_much_text() const {
+  return Error(Code::limit, "the values take more text than metadata may")
+      .at(offset())
+      .expected("at most " + std::to_string(max_text_bytes_) + " bytes");
+}
+
 template <typename T>
 Result<T> GgufCursor::number() {
   if (left() < sizeof(T)) return cut();
@@ -78,6 +84,7 @@ Result<T> GgufCursor::number() {
 Result<std::string_view> GgufCursor::string() {
   WEIG_TRY_ASSIGN(length, u64());
   if (length > left()) return cut();
+  if (length > max_text_bytes_) return too_much_text();
   WEIG_TRY_ASSIGN(bytes, cursor_.take(length));
   return text_of(bytes);
 }
@@ -92,11 +99,9 @@ Result<GgufType> GgufCursor::type() {
   return static_cast<GgufType>(number);
 }
 
-Status GgufCursor::append_value(GgufType type, std::uint64_t max_bytes,
-                                std::string& out) {
-  max_text_bytes_ = max_bytes;
+Status GgufCursor::append_value(GgufType type, std::string& out) {
   whole_number_.reset();
-  if (type == GgufType::string) return append_string(out);
+  if (type == GgufType::string) return append_typed(type, 0, out);
   out += R"({"type":")";
   out += gguf_type_name(type);
   if (type == GgufType::array) {
@@ -154,10 +159,7 @@ Status GgufCursor::append_array(std::uint32_t depth, std::string& out) {
 }
 
 Status GgufCursor::append_typed(GgufType type, std::uint32_t depth, std::string& out) {
-  if (out.size() > max_text_bytes_)
-    return Error(Code::limit, "the values take more text than metadata may")
-        .at(offset())
-        .expected("at most " + std::to_string(max_text_bytes_) + " bytes");
+  if (out.size() > max_text_bytes_) return too_much_text();
   switch (type) {
     case GgufType::u8:
       return append_number<std::uint8_t>(out);

@@ -37,10 +37,14 @@ std::string_view gguf_type_name(GgufType type) noexcept;
 
 class GgufCursor {
  public:
-  // Of what lies between `begin` and `end`.
+  // Of what lies between `begin` and `end`. Each string, and all values together, take
+  // at most `max_text_bytes`, and a value.
   GgufCursor(const Input& input, std::uint64_t begin, std::uint64_t end,
-             ByteOrder order)
-      : cursor_(input, begin, end), file_size_(input.size), order_(order) {}
+             std::uint64_t max_text_bytes, ByteOrder order)
+      : cursor_(input, begin, end),
+        file_size_(input.size),
+        max_text_bytes_(max_text_bytes),
+        order_(order) {}
 
   std::uint64_t offset() const noexcept { return cursor_.offset(); }
   std::uint64_t left() const noexcept { return cursor_.left(); }
@@ -52,13 +56,14 @@ class GgufCursor {
   // Valid until the next call.
   Result<std::string_view> string();
   Result<GgufType> type();
-  // Appends a value; `out` becomes at most `max_bytes` long, and a value. What a whole
-  // number that is none of an array is, is kept in whole_number() until the next value.
-  Status append_value(GgufType type, std::uint64_t max_bytes, std::string& out);
+  // Appends a value. What a whole number that is none of an array is, is kept in
+  // whole_number() until the next value.
+  Status append_value(GgufType type, std::string& out);
   std::optional<std::uint64_t> whole_number() const noexcept { return whole_number_; }
 
  private:
   Error cut() const;
+  Error too_much_text() const;
   template <typename T>
   Result<T> number();
   template <typename T>
@@ -69,8 +74,8 @@ class GgufCursor {
 
   InputCursor cursor_;
   std::uint64_t file_size_;
+  std::uint64_t max_text_bytes_;
   ByteOrder order_;
-  std::uint64_t max_text_bytes_ = 0;
   std::optional<std::uint64_t> whole_number_;
 };
 

@@ -10,6 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 
 import corpus
+import gguf_corpus
 import onnx_corpus
 import safetensors_corpus
 import weig_accepted
@@ -23,6 +24,7 @@ def files():
     found = [*weig_accepted.files(), *safetensors_corpus.accepted()]
     found += [*weig_refused.files(), *weig_refused_others.files()]
     found += [*safetensors_corpus.refused()]
+    found += [*gguf_corpus.accepted(), *gguf_corpus.refused()]
     return found + [*onnx_corpus.accepted(), *onnx_corpus.refused()]
 
 

@@ -10,6 +10,7 @@ namespace weig::fuzz {
 void mutate_weig(Input& input, std::size_t max_size, Random& random, RawMutation raw);
 void mutate_safetensors(Input& input, std::size_t max_size, Random& random,
                         RawMutation raw);
+void mutate_gguf(Input& input, std::size_t max_size, Random& random, RawMutation raw);
 void mutate_json(Input& input, std::size_t max_size, Random& random, RawMutation raw);
 void mutate_protobuf(Input& input, std::size_t max_size, Random& random,
                      RawMutation raw);

@@ -254,6 +254,8 @@ void mutate_any(Input& input, std::size_t max_size, Random& random, RawMutation 
     mutate_weig(input, max_size, random, raw);
   else if (looks_like_onnx(input, input.size()))
     mutate_protobuf(input, max_size, random, raw);
+  else if (text_of(input).starts_with("GGUF"))
+    mutate_gguf(input, max_size, random, raw);
   else
     mutate_safetensors(input, max_size, random, raw);
 }

@@ -10,6 +10,7 @@
 #include "answers.h"
 #include "check.h"
 #include "core/text.h"
+#include "formats/gguf.h"
 #include "image.h"
 #include "target.h"
 
@@ -126,13 +127,17 @@ void promise_direct_export() {
   remove("e");
 }
 
+bool is_gguf(Bytes input) { return text_of(input).starts_with(kGgufMark); }
+
 void promise_export(Bytes input, const ConvertReport& report, bool foreign,
                     Strictness strictness) {
-  const auto exported = export_file(path("a.weig"), path("b"));
+  ExportOptions options;
+  if (is_gguf(input))
+    options = {.format = ExportFormat::gguf, .architecture = "a", .progress = {}};
+  const auto exported = export_file(path("a.weig"), path("b"), options);
   if (!exported) {
     promise(exported.error().code() == Code::unsupported && !report.exact_source,
-            "only what safetensors lacks cannot be exported",
-            failure(exported.error()));
+            "only what the format lacks cannot be exported", failure(exported.error()));
     return;
   }
   promise(exported->exact == report.exact_source, "export keeps what convert promised");
@@ -187,7 +192,8 @@ void promise_round_trip(Bytes input, const ConvertReport& report,
     promise(strictness == Strictness::lenient || is_converted_first,
             "what strict converts can be opened as it is", failure(source.error()));
   }
-  const bool foreign = source ? source->format() == FileFormat::safetensors : true;
+  const bool foreign = !source || source->format() == FileFormat::safetensors ||
+                       source->format() == FileFormat::gguf;
   promise_export(input, report, foreign, strictness);
   promise_changes();
   const auto again = convert_file("a.weig", "d.weig", Strictness::strict);

@@ -10,9 +10,11 @@
 #include "check.h"
 #include "fields.h"
 #include "formats/big_endian.h"
+#include "formats/gguf.h"
 #include "formats/onnx.h"
 #include "formats/safetensors.h"
 #include "formats/sniff.h"
+#include "gguf_image.h"
 #include "image.h"
 #include "mutate.h"
 #include "protobuf_message.h"
@@ -82,14 +84,27 @@ std::string answer_of_safetensors(Bytes file) {
   return out;
 }
 
+weig::Input input_over(Bytes file) {
+  return {.size = file.size(), .read = [file](std::uint64_t offset, MutableBytes out) {
+            std::ranges::copy(file.subspan(offset, out.size()), out.begin());
+            return Status();
+          }};
+}
+
 std::string answer_of_onnx(Bytes file) {
-  const weig::Input input{
-      .size = file.size(), .read = [file](std::uint64_t offset, MutableBytes out) {
-        std::ranges::copy(file.subspan(offset, out.size()), out.begin());
-        return Status();
-      }};
-  const auto manifest = read_onnx(input);
+  const auto manifest = read_onnx(input_over(file));
   return manifest ? "" : guard(manifest.error());
+}
+
+std::string answer_of_gguf(Bytes file) {
+  const weig::Input input = input_over(file);
+  std::string out;
+  for (const auto strictness : {Strictness::strict, Strictness::lenient}) {
+    const auto header =
+        read_gguf(input, {.strictness = strictness, .max_header_bytes = 1 << 20});
+    out += header ? "+" : guard(header.error());
+  }
+  return out;
 }
 
 std::string answer_of_metadata(Bytes text) {
@@ -184,6 +199,42 @@ constexpr std::string_view kHeader =
     R"("h.0.b":{"dtype":"F4","shape":[4],"data_offsets":[16,18]},)"
     R"("e":{"dtype":"U8","shape":[0],"data_offsets":[18,18]},)"
     R"("s":{"dtype":"I16","shape":[],"data_offsets":[18,20]}})";
+
+// Tensors of all ranks, and values of all kinds.
+Input gguf_file(ByteOrder order) {
+  test::GgufImage image;
+  image.order = order;
+  const auto key = [&](std::string_view name, std::uint32_t type) {
+    return std::move(image.bytes_in_order().string(name).u32(type));
+  };
+  image.keys = {key("general.alignment", 4).u32(8).out,
+                key("general.name", 8).string("n\"\xC3\xA9").out,
+                key("bytes", 8).string("\xFF").out,
+                key("i", 11).u64(UINT64_MAX).out,
+                key("f", 6).u32(0x3DCCCCCD).out,
+                key("d", 12).u64(0x7FF0000000000000).out,
+                key("yes", 7).u8(1).out,
+                key("words", 9).u32(8).u64(2).string("a").string("b").out,
+                key("deep", 9).u32(9).u64(1).u32(0).u64(2).u8(1).u8(2).out,
+                key("split.no", 2).u16(0).out,
+                key("split.count", 2).u16(1).out,
+                key("split.tensors.count", 5).u32(4).out};
+  image.alignment = 8;
+  image.tensors = {{.name = "t", .dims = {3, 2}},
+                   {.name = "u", .dims = {4}, .type = 1, .offset = 24},
+                   {.name = "e", .dims = {0, 2}, .type = 24, .offset = 32},
+                   {.name = "s", .dims = {}, .type = 28, .offset = 32}};
+  image.data = std::string(40, 't');
+  return image.bytes();
+}
+
+Input gguf_blocks() {
+  test::GgufImage image;
+  image.tensors = {{.name = "q", .dims = {32}, .type = 8},
+                   {.name = "k", .dims = {256, 1}, .type = 12, .offset = 64}};
+  image.data = std::string(34, 'q') + std::string(30, '\0') + std::string(144, 'k');
+  return image.bytes();
+}
 
 constexpr std::string_view kMetadata =
     R"({"a":"text","b":{"type":"u32","value":7},"c":{"type":"array","of":"f32",)"
@@ -305,6 +356,36 @@ std::vector<Input> safetensors_seeds() {
   return std::move(seeds.inputs);
 }
 
+std::vector<Input> gguf_seeds() {
+  Collector seeds(answer_of_gguf);
+  const std::vector<Input> bases = {gguf_file(ByteOrder::little), gguf_blocks(),
+                                    gguf_file(ByteOrder::big)};
+  for (const Input& base : bases) seeds.add(base);
+  seeds.add(test::GgufImage{}.bytes());
+  Input joined = bases[1];
+  joined.resize(align_up(joined.size(), 32));
+  joined.insert(joined.end(), bases[0].begin(), bases[0].end());
+  seeds.try_out(joined);
+  for (const Input& base : {bases[0], bases[1]})
+    for (std::size_t at = 0; at < base.size(); ++at) {
+      Input cut(base.begin(), base.begin() + static_cast<std::ptrdiff_t>(at));
+      seeds.try_out(cut);
+      for (const std::uint64_t edge :
+           {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{5},
+            std::uint64_t{9}, std::uint64_t{13}, std::uint64_t{31}, std::uint64_t{33},
+            std::uint64_t{64}, std::uint64_t{0xFF}, std::uint64_t{1} << 40, UINT64_MAX})
+        for (const std::size_t width :
+             {std::size_t{1}, std::size_t{4}, std::size_t{8}}) {
+          if (!fits(at, width, base.size())) continue;
+          Input bent = base;
+          for (std::size_t i = 0; i < width; ++i)
+            bent[at + i] = static_cast<std::byte>(edge >> (8 * i));
+          seeds.try_out(bent);
+        }
+    }
+  return std::move(seeds.inputs);
+}
+
 std::vector<Input> big_endian_seeds() {
   Collector seeds(answer_of_big_endian);
   const Input base = Image::minimal(few_tensors(), ByteOrder::big).bytes;
@@ -393,6 +474,9 @@ std::vector<Input> roundtrip_seeds() {
       shared_minimal(ByteOrder::little),
       shared_minimal(ByteOrder::big),
       test::to_bytes(onnx_of_all_kinds().bytes),
+      gguf_file(ByteOrder::little),
+      gguf_file(ByteOrder::big),
+      gguf_blocks(),
   };
   Image unsharded = Image::all_sections();
   unsharded.set<std::uint32_t>(unsharded.section_offset(disk::SectionKind::shard) + 20,

@@ -10,6 +10,7 @@ namespace weig::fuzz {
 
 std::vector<Input> weig_seeds();
 std::vector<Input> safetensors_seeds();
+std::vector<Input> gguf_seeds();
 std::vector<Input> index_seeds();
 std::vector<Input> big_endian_seeds();
 std::vector<Input> metadata_seeds();

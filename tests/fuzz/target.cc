@@ -15,6 +15,7 @@ constexpr auto kTargets = std::to_array<Target>({
     {"view", run_view, mutate_weig, weig_seeds},
     {"lazy", run_lazy, mutate_weig, weig_seeds},
     {"safetensors", run_safetensors, mutate_safetensors, safetensors_seeds},
+    {"gguf", run_gguf, mutate_gguf, gguf_seeds},
     {"index", run_index, mutate_json, index_seeds},
     {"big_endian", run_big_endian, mutate_weig, big_endian_seeds},
     {"metadata", run_metadata, mutate_json, metadata_seeds},

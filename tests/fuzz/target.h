@@ -31,7 +31,7 @@ struct Target {
   std::vector<Input> (*seeds)();
 };
 
-// view, lazy, safetensors, index, big_endian, metadata, onnx, plan, roundtrip.
+// view, lazy, safetensors, gguf, index, big_endian, metadata, onnx, plan, roundtrip.
 std::span<const Target> targets();
 // Null where there is none of that name.
 const Target* find_target(std::string_view name);
@@ -39,6 +39,7 @@ const Target* find_target(std::string_view name);
 void run_view(Bytes input);
 void run_lazy(Bytes input);
 void run_safetensors(Bytes input);
+void run_gguf(Bytes input);
 void run_index(Bytes input);
 void run_big_endian(Bytes input);
 void run_metadata(Bytes input);

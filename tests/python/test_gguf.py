@@ -328,10 +328,13 @@ def test_parts_joined_by_cat(weig, tmp_path):
     """C90"""
     split(tmp_path, 2)
     parts = [p.read_bytes() for p in sorted(tmp_path.glob("m-*.gguf"))]
-    path = tmp_path / "m.gguf"
-    path.write_bytes(b"".join(parts))
-    for arguments in (["info"], ["verify"], ["convert"]):
-        fails(weig, CORRUPT, *arguments, path, says=["another GGUF file follows"])
+    joined, out = tmp_path / "joined.gguf", tmp_path / "m.weig"
+    joined.write_bytes(b"".join(parts))
+    for arguments in (["info"], ["verify"], ["convert", "-o", out]):
+        fails(weig, CORRUPT, *arguments, joined, says=["keep them apart", "joined.gguf"])
+    # What is behind is ignored where that is asked for, and still it is but one part.
+    fails(weig, CORRUPT, "convert", "--lenient", joined, "-o", out, says=["part 1 of 2"])
+    assert not out.exists()
 
 
 # --- Out, from elsewhere --------------------------------------------------------------
@@ -423,3 +426,58 @@ def test_there_and_back(weig, tmp_path, keys, tensors, power):
         n: tuple(s) for n, (s, _) in tensors.items()
     }
     assert json.dumps(sorted(found)) == json.dumps(sorted(listed(weig, path)))
+
+
+# --- Small files that ask for much ----------------------------------------------------
+
+
+def test_many_own_keys_take_linear_time(weig, tmp_path):
+    """Keys that only weig may write are left out, a hundred thousand in a moment."""
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf([NAME] + [(f"weig.source.{i}", U8, 1) for i in range(100_000)], []))
+    run = weig.measured("convert", path, "-o", tmp_path / "m.weig")
+    assert run.status == 0 and run.cpu_seconds < 2
+    assert "and 99980 more" in run.err
+    keys = weig.ok("info", "--json", tmp_path / "m.weig").json()["metadata"]
+    assert set(keys) == {"general.architecture"}
+
+
+def sparse(path, alignment, count):
+    """Tensors of one number each on an alignment that leaves much between them."""
+    numbers_of = [struct.pack("<f", i) for i in range(count)]
+    head = gguf(
+        [NAME, ("general.alignment", U32, alignment)],
+        [(f"t.{i}", [1], 0, b"") for i in range(count)],
+        offsets=[i * alignment for i in range(count)],
+    )
+    begin = -(-len(head) // alignment) * alignment
+    with open(path, "wb") as file:
+        file.write(head)
+        for i, number in enumerate(numbers_of):
+            file.seek(begin + i * alignment)
+            file.write(number)
+
+
+def test_large_alignments_take_no_memory(weig, tmp_path):
+    """C22: back byte for byte, without the padding ever being in memory."""
+    path, model, again = (tmp_path / n for n in ("m.gguf", "m.weig", "again.gguf"))
+    sparse(path, 1 << 20, 200)
+    assert weig.ok("convert", "--json", path, "-o", model).json()["exact_source"]
+    run = weig.measured("export", model, again)
+    assert run.status == 0 and run.peak_bytes < 100 << 20
+    assert_same_file(path, again)
+    sparse(path, 1 << 31, 2)
+    run = weig.measured("convert", path, "-o", model, "--force")
+    assert run.status == 0 and run.peak_bytes < 100 << 20
+    assert "another file" in run.err
+    assert model.stat().st_size < 1 << 20
+
+
+def test_shared_bytes_of_two_widths(weig, tmp_path):
+    """C21: of two widths, big-endian bytes have no one right order."""
+    data = tensor(numbers((4,), "float32"), ">")
+    path = tmp_path / "m.gguf"
+    tensors = [("a", *data), ("b", [8], 1, data[2])]
+    path.write_bytes(gguf([NAME], tensors, order=">", offsets=[0, 0])[:-32])
+    run = weig("convert", "--lenient", path, "-o", tmp_path / "m.weig")
+    assert run.status == UNSUPPORTED and "different widths" in run.err
