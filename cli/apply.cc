@@ -43,9 +43,10 @@ int run_apply(const Arguments& arguments) {
   if (arguments.lora.alpha && arguments.lora.scale)
     return fail_usage("weig apply", "--alpha and --scale: one of them says it all",
                       arguments.form);
-  const auto report = apply_with_bar(arguments);
+  auto report = apply_with_bar(arguments);
   if (!report) return fail(with_force_hint(report.error()), arguments.form);
-  tell_more(*report, OtherFiles::leave);
+  warn_of_name(*report);
+  tell_more(*report, arguments.options.other_files);
   return print_report(*report, arguments.form);
 }
 
@@ -74,14 +75,14 @@ Command add_apply(CLI::App& app) {
   CLI::App* command = app.add_subcommand("apply", "Add a LoRA adapter to a model");
   command
       ->add_option("BASE", arguments->base,
-                   "The model: a safetensors or WEIG file, a folder, or a\n"
-                   "member of a set, which stands for all of it")
+                   "The model: a safetensors or WEIG file, a folder, or\n"
+                   "a member of a set, which stands for all of it")
       ->required()
       ->type_name("");
   command
       ->add_option("ADAPTER", arguments->adapter,
-                   "PEFT's adapter_model.safetensors, or its folder; the\n"
-                   "adapter_config.json beside it tells the scale")
+                   "PEFT's adapter_model.safetensors, or its folder;\n"
+                   "the adapter_config.json beside it tells the scale")
       ->required()
       ->check(file_name())
       ->type_name("");
@@ -90,9 +91,14 @@ Command add_apply(CLI::App& app) {
       ->check(file_name())
       ->type_name("DST");
   add_number(*command, "--alpha", arguments->lora.alpha,
-             "Take this for the lora_alpha of all modules, whatever\nthe config says");
+             "Take this for the lora_alpha of all modules,\nwhatever the config says");
   add_number(*command, "--scale", arguments->lora.scale,
-             "Take this scale for all modules, whatever the config\nsays");
+             "Take this scale for all modules, whatever the\nconfig says");
+  command->add_flag_callback(
+      "--copy-others",
+      [arguments] { arguments->options.other_files = OtherFiles::copy; },
+      "Copy a base folder's other files (config.json,\n"
+      "tokenizer, ...) beside the output; no weights and\nno folders in it");
   add_force(*command, arguments->options.existing);
   add_json(*command, arguments->form);
   command->footer(

@@ -47,15 +47,6 @@ Result<ConvertReport> convert_with_bar(const Arguments& arguments) {
   return convert(arguments.sources, arguments.target, options);
 }
 
-// A name that says safetensors was most likely meant.
-void warn_of_name(ConvertReport& report) {
-  if (std::filesystem::path(report.output).extension() != ".safetensors") return;
-  report.warnings.push_back(
-      fmt::format("{} is a WEIG file, whatever its name says: 'weig export' writes "
-                  "safetensors files",
-                  report.output));
-}
-
 // Patterns that match nothing, or nothing that can be changed.
 void warn_of_no_change(const Arguments& arguments, ConvertReport& report) {
   const ChangeOptions& changes = arguments.changes;

@@ -24,6 +24,15 @@ std::string joined(const std::vector<std::string>& names) {
 
 }  // namespace
 
+void warn_of_name(ConvertReport& report) {
+  for (const std::string_view name : export_format_names()) {
+    if (!report.output.ends_with("." + std::string(name))) continue;
+    report.warnings.push_back(fmt::format(
+        "{} is a WEIG file, whatever its name says: 'weig export' writes {} files",
+        report.output, name));
+  }
+}
+
 void tell_more(const ConvertReport& report, OtherFiles others_were) {
   for (const std::string& warning : report.warnings) warn(warning);
   const bool copied = others_were == OtherFiles::copy;
@@ -83,10 +92,11 @@ void print_text(Output& output, const ConvertReport& report) {
                rate(report.file_size, report.seconds));
   const bool changed = report.cast + report.dequantized + report.adapted > 0;
   output.print("  export   {}\n",
-               report.exact_source    ? "gives the source back byte for byte"
-               : report.quantized > 0 ? "gives the changed tensors, but for 4-bit ones"
-               : changed              ? "gives the changed tensors"
-                                      : "gives the same tensors, not the same bytes");
+               report.exact_source ? "gives the source back byte for byte"
+               : report.quantized > 0
+                   ? "gives the changed tensors, unless they have 4 bits"
+               : changed ? "gives the changed tensors"
+                         : "gives the same tensors, not the same bytes");
 }
 
 void print_names(Json& json, std::string_view key,

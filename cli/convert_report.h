@@ -9,6 +9,9 @@
 
 namespace weig::cli {
 
+// Adds a warning where the output's name says that it is of another format.
+void warn_of_name(ConvertReport& report);
+
 // On standard error: warnings, and what became of a folder's other files.
 void tell_more(const ConvertReport& report, OtherFiles others_were);
 

@@ -70,7 +70,7 @@ _weig() {
       options+=' -o --output -f --force --json'
       ;;
     apply)
-      options+=' -o --output --alpha --scale -f --force --json'
+      options+=' -o --output --copy-others --alpha --scale -f --force --json'
       ;;
     warm)
       options+=' --groups --lock --lock-what-fits --huge --threads --json'

@@ -61,6 +61,7 @@ complete -c weig -n '__weig_in convert' -l include -x \
 complete -c weig -n '__weig_in convert' -l exclude -x \
     -d 'Leave tensors with such names'
 
+complete -c weig -n '__weig_in apply' -l copy-others -d 'Copy a folder\'s other files'
 complete -c weig -n '__weig_in apply' -l alpha -x \
     -d 'Take this for the lora_alpha of all'
 complete -c weig -n '__weig_in apply' -l scale -x -d 'Take this scale'

@@ -76,12 +76,20 @@ class LoraAdapter {
   // The safetensors file.
   const Model& file() const& noexcept WEIG_LIFETIMEBOUND { return file_; }
   const Model& file() const&& = delete;
+  // The path of the adapter_config.json; empty where there is none.
+  const std::string& config_path() const& noexcept WEIG_LIFETIMEBOUND {
+    return config_path_;
+  }
+  const std::string& config_path() const&& = delete;
 
  private:
-  LoraAdapter(Model file, std::vector<LoraModule> modules)
-      : file_(std::move(file)), modules_(std::move(modules)) {}
+  LoraAdapter(Model file, std::string config_path, std::vector<LoraModule> modules)
+      : file_(std::move(file)),
+        config_path_(std::move(config_path)),
+        modules_(std::move(modules)) {}
 
   Model file_;
+  std::string config_path_;
   std::vector<LoraModule> modules_;
 };
 

@@ -78,7 +78,10 @@ Result<std::string> choose_target(std::span<const std::string> sources,
       if (data.id == *id) return refuse(data.path);
   }
   std::vector<std::string> files = opened.index_files;
-  if (adapter != nullptr) files.push_back(adapter->file().path());
+  if (adapter != nullptr) {
+    files.push_back(adapter->file().path());
+    if (!adapter->config_path().empty()) files.push_back(adapter->config_path());
+  }
   for (const std::string& index : files)
     if (const auto other = os::file_id(index); other && *other == *id)
       return refuse(index);
@@ -88,6 +91,18 @@ Result<std::string> choose_target(std::span<const std::string> sources,
       return refuse(path);
   }
   return target;
+}
+
+// In a folder with both, the adapter's files are not left behind: they were used.
+void forget_adapter(const LoraAdapter& adapter, Sources& opened) {
+  const auto weights = os::file_id(adapter.file().path());
+  const auto config = os::file_id(adapter.config_path());
+  for (std::vector<std::string>* names : {&opened.other_files, &opened.unread})
+    std::erase_if(*names, [&](const std::string& name) {
+      const auto id =
+          os::file_id((std::filesystem::path(opened.folder) / name).string());
+      return id && ((weights && *id == *weights) || (config && *id == *config));
+    });
 }
 
 // One conversion, step by step.
@@ -441,6 +456,7 @@ Result<ConvertReport> convert(std::span<const std::string> sources,
   for (const SourceFile& source : opened.files)
     for (const std::string& warning : source.manifest.warnings)
       warnings.push_back(source.file.path() + ": " + warning);
+  if (options.adapter != nullptr) forget_adapter(*options.adapter, opened);
   OtherFileCopies copies;
   if (options.other_files == OtherFiles::copy) {
     WEIG_TRY_ASSIGN(planned, OtherFileCopies::plan(opened, path, options.existing));

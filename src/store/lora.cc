@@ -212,7 +212,8 @@ Result<LoraAdapter> LoraAdapter::open(const std::string& path,
       os::is_folder(path) ? path_beside(path + "/", kWeightsName) : path;
   WEIG_TRY_ASSIGN(file, open_weights(weights));
   LoraConfig config;
-  if (const auto beside = path_beside(weights, kConfigName); os::is_file(beside)) {
+  // Also one that leads nowhere: what it would say is not guessed.
+  if (const auto beside = path_beside(weights, kConfigName); os::exists(beside)) {
     WEIG_TRY_ASSIGN(read, read_lora_config(beside));
     config = std::move(read);
   }
@@ -229,7 +230,7 @@ Result<LoraAdapter> LoraAdapter::open(const std::string& path,
   }
   if (modules.empty())
     return Error(Code::corrupt, "the adapter has no tensors").file(weights);
-  return LoraAdapter(std::move(file), std::move(modules));
+  return LoraAdapter(std::move(file), std::move(config.path), std::move(modules));
 }
 
 Result<std::vector<std::uint64_t>> match_modules(const LoraAdapter& adapter,
@@ -271,7 +272,10 @@ Status check_base(const LoraAdapter& adapter, const LoraModule& module, Dtype dt
         .file(adapter.file().path())
         .tensor(a.name())
         .found(std::string(dtype_name(dtype)))
-        .expected("f32, f16 or bf16");
+        .expected("f32, f16 or bf16")
+        .hint(
+            "'weig convert --dequantize f32' makes numbers of what is quantized, "
+            "--cast other floating types");
   const std::uint64_t expected[] = {module.rows, module.columns};
   if (!std::ranges::equal(shape, expected))
     return Error(Code::corrupt, "the base's tensor for this factor has another shape")

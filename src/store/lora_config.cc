@@ -161,16 +161,35 @@ Result<LoraConfig> read_lora_config(const std::string& path) {
   return config;
 }
 
+namespace {
+
+// Whether the end of `text` is what the pattern says, '.' being any character but a
+// line break; where that end begins.
+std::optional<std::size_t> match_end(std::string_view pattern, std::string_view text) {
+  std::size_t at = text.size();
+  for (std::size_t i = pattern.size(); i-- > 0;) {
+    if (at == 0) return std::nullopt;
+    const char found = text[--at];
+    if (pattern[i] != '.') {
+      if (pattern[i] != found) return std::nullopt;
+      continue;
+    }
+    if (found == '\n') return std::nullopt;
+    while (at > 0 && (text[at] & 0xC0) == 0x80) --at;  // the rest of the character
+  }
+  return at;
+}
+
+}  // namespace
+
 std::optional<double> pattern_value(const LoraPattern& pattern,
                                     std::string_view module) {
   const auto matches = [module](const auto& entry) {
-    const std::string& key = entry.first;
-    if (key.size() > module.size()) return false;
-    const std::size_t begin = module.size() - key.size();
-    if (begin > 0 && module[begin - 1] != '.') return false;
-    return std::ranges::equal(key, module.substr(begin), [](char wanted, char found) {
-      return wanted == '.' || wanted == found;
-    });
+    const auto begin = match_end(entry.first, module);
+    if (!begin) return false;
+    const std::string_view before = module.substr(0, *begin);
+    return before.empty() ||
+           (before.ends_with('.') && before.find('\n') == before.npos);
   };
   const auto found = std::ranges::find_if(pattern, matches);
   if (found == pattern.end()) return std::nullopt;

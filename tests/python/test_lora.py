@@ -3,6 +3,8 @@
 what is refused."""
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import time
@@ -436,3 +438,64 @@ def test_a_signal_leaves_nothing(weig, big_tmp, number):
 )  # fmt: skip
 def test_calls_that_mean_nothing(weig, base, adapter, options):
     refuse(weig, base, adapter, USAGE, *options)
+
+
+def test_the_config_is_never_replaced(weig, tmp_path, base, adapter):
+    config = adapter / "adapter_config.json"
+    before = config.read_bytes()
+    link = tmp_path / "link.json"
+    link.symlink_to(config)
+    for target in (config, link):
+        run = weig("apply", base, adapter, "-o", target, "--force")
+        assert run.status == EXISTS, run.err
+        assert config.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["dangling", "folder", "fifo"])
+def test_a_config_that_is_no_file_is_not_taken_as_absent(
+    weig, tmp_path, base, adapter, kind
+):
+    config = adapter / "adapter_config.json"
+    config.unlink()
+    {
+        "dangling": lambda: config.symlink_to(tmp_path / "nowhere"),
+        "folder": config.mkdir,
+        "fifo": lambda: os.mkfifo(config),
+    }[kind]()
+    for options in ([], ["--scale", "1"]):
+        run = weig("apply", base, adapter, "-o", tmp_path / "out.weig", *options)
+        assert run.status == CANNOT_OPEN and "adapter_config.json" in run.err
+    assert not (tmp_path / "out.weig").exists()
+
+
+def test_a_folder_with_both(weig, tmp_path, base, adapter):
+    """The adapter's files are no others; those that are come along if asked for."""
+    both = tmp_path / "both"
+    shutil.copytree(adapter, both)
+    shutil.copy(base, both / "model.safetensors")
+    (both / "config.json").write_text("{}")
+    out = tmp_path / "out" / "m.weig"
+    out.parent.mkdir()
+    run = weig.ok("apply", both, both, "-o", out)
+    assert "left behind: config.json (" in run.err and "adapter" not in run.err
+    run = weig.ok("apply", both, both, "-o", out, "--force", "--copy-others")
+    assert sorted(p.name for p in out.parent.iterdir()) == ["config.json", "m.weig"]
+
+
+def test_a_name_of_another_format_is_warned_of(weig, tmp_path, base, adapter):
+    for ending in ("safetensors", "gguf"):
+        run = weig.ok("apply", base, adapter, "-o", tmp_path / f"out.{ending}")
+        assert "is a WEIG file, whatever its name says" in run.err
+
+
+def test_a_pattern_counts_characters(weig, tmp_path):
+    """As re.match(rf"(.*\\.)?({key})$", module) does."""
+    ones = np.ones((4, 4), np.float32)
+    base = write(tmp_path / "base.safetensors", {"\u00e9.weight": ones})
+    for pattern, scale in ((".", 3), ("..", 1)):
+        factors = pair("\u00e9", ones[:1], ones[:, :1])
+        folder = write_adapter(
+            tmp_path / "adapter", factors, r=1, lora_alpha=1, alpha_pattern={pattern: 3}
+        )
+        file, _ = applied(weig, base, folder)
+        assert file["\u00e9.weight"].data == (ones * (1 + scale)).tobytes()
