@@ -109,6 +109,17 @@ void add_convert_options(CLI::App& command, ConvertOptions& options) {
           "scales) that is; layers that fit stay whole")
       ->type_name("SIZE");
   command
+      .add_option("--select", options.select,
+                  "Of a PyTorch checkpoint, only the dict or list of\n"
+                  "this path, such as state_dict")
+      ->type_name("PATH");
+  command
+      .add_option("--max-expansion", options.max_expansion,
+                  "Refuse tensors of PyTorch that repeat what is\n"
+                  "stored more often; without it, 64 times")
+      ->check(whole_number(UINT64_MAX))
+      ->type_name("N");
+  command
       .add_option("--max-header-bytes", options.max_header_bytes,
                   "Refuse longer headers of source files; without\n"
                   "it, those above 1073741824 bytes")

@@ -56,6 +56,13 @@ struct ConvertOptions {
   OtherFiles other_files = OtherFiles::leave;
   SourceHash source_hash = SourceHash::none;
   std::uint64_t max_header_bytes = std::uint64_t{1} << 30;
+  // Of a PyTorch checkpoint: only what is in its dict or list of this path, such as
+  // "state_dict" or "models.0", by names that begin there. Empty: everything. Fails with
+  // not_found where there is none, and is ignored for other formats.
+  std::string select = {};
+  // Of a PyTorch checkpoint: how many times larger than its storage a tensor may become
+  // by strides of 0, and all of them than all storages.
+  std::uint64_t max_expansion = 64;
   // Write a sharded set instead, NAME-00001-of-00005.weig and so on for the target
   // NAME.weig, none of whose files is larger, but where a single tensor is. Layers stay
   // in one file where that holds them. At least 1.
@@ -134,7 +141,7 @@ Status check_source_header(const Model& model);
 Status check_source_header(const ModelSet& set);
 
 // What export_file() writes.
-enum class ExportFormat { safetensors };
+enum class ExportFormat { safetensors, torch };
 
 // How it is called; the format of that name, or nothing; all names.
 std::string_view export_format_name(ExportFormat format) noexcept;

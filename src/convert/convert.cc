@@ -3,6 +3,7 @@
 #include <weig/convert.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <unordered_map>
@@ -39,11 +40,15 @@ bool is_inside(const std::string& path, const std::string& folder) {
   return one && other && *one == *other;
 }
 
+// Endings in whose place the new file's comes.
+constexpr auto kReplacedEndings =
+    std::to_array<std::string_view>({".safetensors", ".pt", ".pth", ".bin", ".ckpt"});
+
 std::string target_name(const std::string& source) {
   const std::filesystem::path path(source);
   if (os::is_folder(source)) return (path / "model.weig").string();
   std::filesystem::path target = path;
-  if (path.extension() == ".safetensors")
+  if (std::ranges::find(kReplacedEndings, path.extension()) != kReplacedEndings.end())
     return target.replace_extension("weig").string();
   return target.string() + ".weig";
 }

@@ -27,15 +27,19 @@ struct Exporter {
   std::string_view name;
   std::string_view ending;
   Result<ExportPlan> (*plan)(const ModelSet& set, const ExportOptions& options);
+  std::string_view other_ending = {};
 };
 constexpr auto kExporters = std::to_array<Exporter>({
     {ExportFormat::safetensors, "safetensors", ".safetensors", plan_safetensors},
+    {ExportFormat::torch, "torch", ".pt", plan_torch, ".pth"},
 });
 
 const Exporter& exporter_for(const std::string& path, const ExportOptions& options) {
   const auto* found = std::ranges::find_if(kExporters, [&](const Exporter& exporter) {
     return options.format ? exporter.format == *options.format
-                          : path.ends_with(exporter.ending);
+                          : path.ends_with(exporter.ending) ||
+                                (!exporter.other_ending.empty() &&
+                                 path.ends_with(exporter.other_ending));
   });
   return found == kExporters.end() ? kExporters.front() : *found;
 }

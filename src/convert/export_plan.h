@@ -34,6 +34,7 @@ struct ExportPlan {
 
 // Fail with unsupported, naming tensor or key, where the format cannot hold the model.
 Result<ExportPlan> plan_safetensors(const ModelSet& set, const ExportOptions& options);
+Result<ExportPlan> plan_torch(const ModelSet& set, const ExportOptions& options);
 
 // Sections of the set that the format has no place for, in words: quantization, and
 // those of unknown kinds.

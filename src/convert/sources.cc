@@ -11,12 +11,14 @@
 #include <weig/model_set.h>
 
 #include "convert/source_header.h"
+#include "convert/tensor_reader.h"
 #include "core/digest.h"
 #include "core/text.h"
 #include "core/try.h"
 #include "formats/big_endian.h"
 #include "formats/safetensors.h"
 #include "formats/sniff.h"
+#include "formats/torch_stream.h"
 #include "store/backing.h"
 #include "store/set_members.h"
 
@@ -173,6 +175,20 @@ Status read_big_endian_source(SourceFile& source, Bytes first,
   return {};
 }
 
+TorchOptions torch_options(const ConvertOptions& options) {
+  return {.strictness = options.strictness,
+          .max_header_bytes = options.max_header_bytes,
+          .max_expansion = options.max_expansion,
+          .select = options.select};
+}
+
+// Of formats whose readers give a manifest and no more.
+Status take_manifest(SourceFile& source, Result<Manifest> manifest) {
+  if (!manifest) return std::move(manifest).error();
+  source.manifest = *std::move(manifest);
+  return {};
+}
+
 }  // namespace
 
 Result<SourceFile> open_source(const std::string& path, const ConvertOptions& options) {
@@ -195,6 +211,9 @@ Result<SourceFile> open_source(const std::string& path, const ConvertOptions& op
         return read_big_endian_source(source, first, options);
       case Content::safetensors:
         return read_safetensors_source(source, first, options);
+      case Content::torch_stream:
+        return take_manifest(
+            source, read_torch_stream(input_of(source.file), torch_options(options)));
     }
     return Error(Code::corrupt, "the file is shorter than a header")
         .at(0)

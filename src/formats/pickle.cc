@@ -4,13 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <limits>
 #include <string>
-#include <unordered_map>
 
-#include "core/digest.h"
 #include "core/text.h"
 #include "core/try.h"
+#include "formats/pickle_heap.h"
 #include "formats/pickle_text.h"
 
 namespace weig {
@@ -37,7 +35,7 @@ std::span<const PickleValue> Pickle::items(PickleValue value) const noexcept {
 class PickleMachine {
  public:
   PickleMachine(InputCursor& cursor, const PickleOptions& options)
-      : cursor_(cursor), options_(options), begin_(cursor.offset()) {
+      : cursor_(cursor), options_(options), begin_(cursor.offset()), heap_(options) {
     shared_.fill(kNoPickleValue);
   }
 
@@ -56,13 +54,12 @@ class PickleMachine {
         return error.fields().offset == Error::kNoOffset ? std::move(error).at(at)
                                                          : error;
       }
-      if (pickle_.root_ != kNoPickleValue) return std::move(pickle_);
+      if (root_ != kNoPickleValue) return std::move(heap_).finish(root_);
     }
   }
 
  private:
   using Kind = PickleKind;
-  using Node = Pickle::Node;
   using Action = Status (PickleMachine::*)();
   struct Row {
     std::uint8_t opcode;
@@ -75,7 +72,7 @@ class PickleMachine {
     WEIG_TRY_ASSIGN(opcode, number(1));
     if (opcode == kStop) {
       WEIG_TRY_ASSIGN(root, pop());
-      pickle_.root_ = root;
+      root_ = root;
       return {};
     }
     const Action action = kActions[opcode];
@@ -113,34 +110,21 @@ class PickleMachine {
 
   // --- Values ---
 
-  Status charge(std::uint64_t bytes) {
-    used_ += bytes;
-    if (used_ <= options_.max_memory_bytes) return {};
-    return Error(Code::limit, "the pickle describes more than is allowed")
-        .expected("at most " + std::to_string(options_.max_memory_bytes) +
-                  " bytes of values")
-        .hint("max_header_bytes, --max-header-bytes, raises it: this is an eighth");
-  }
-
-  Result<PickleValue> make(const Node& node) {
-    WEIG_TRY(charge(sizeof node));
-    pickle_.nodes_.push_back(node);
-    return static_cast<PickleValue>(pickle_.nodes_.size() - 1);
-  }
   Status push(PickleValue value) {
     if (stack_.size() == stack_.capacity())
-      WEIG_TRY(charge(stack_.size() * sizeof value));
+      WEIG_TRY(heap_.charge(stack_.size() * sizeof value));
     stack_.push_back(value);
     return {};
   }
-  Status push_new(const Node& node) {
-    WEIG_TRY_ASSIGN(value, make(node));
+  Status push(Result<PickleValue> made) {
+    WEIG_TRY_ASSIGN(value, std::move(made));
     return push(value);
   }
   // One for all that are alike, at a place of `shared_`.
   Status push_shared(std::size_t place, Kind kind, std::int64_t integer) {
     if (shared_[place] == kNoPickleValue) {
-      WEIG_TRY_ASSIGN(value, make({.kind = kind, .count = 0, .integer = integer}));
+      WEIG_TRY_ASSIGN(value,
+                      heap_.make({.kind = kind, .count = 0, .integer = integer}));
       shared_[place] = value;
     }
     return push(shared_[place]);
@@ -149,53 +133,13 @@ class PickleMachine {
     if (value >= kLeastShared && value <= kMostShared)
       return push_shared(static_cast<std::size_t>(value - kLeastShared), Kind::integer,
                          value);
-    return push_new({.kind = Kind::integer, .count = 0, .integer = value});
+    return push(heap_.make({.kind = Kind::integer, .count = 0, .integer = value}));
   }
   Status push_text(Kind kind, std::string_view text) {
-    if (text.size() > Pickle::kKeptBytes) return push_unkept(kind, text.size());
-    WEIG_TRY_ASSIGN(kept, keep(text));
-    return push_new({.kind = kind,
-                     .count = static_cast<std::uint32_t>(text.size()),
-                     .text = kept.data()});
+    return push(heap_.make_text(kind, text));
   }
   Status push_unkept(Kind kind, std::uint64_t length) {
-    const auto most = std::numeric_limits<std::uint32_t>::max();
-    return push_new(
-        {.kind = kind,
-         .count = static_cast<std::uint32_t>(std::min<std::uint64_t>(length, most)),
-         .text = nullptr});
-  }
-  Result<std::string_view> keep(std::string_view text) {
-    WEIG_TRY(charge(text.size()));
-    std::pmr::polymorphic_allocator<char> room(pickle_.arena_.get());
-    char* at = room.allocate(std::max<std::size_t>(text.size(), 1));
-    std::ranges::copy(text, at);
-    return std::string_view(at, text.size());
-  }
-  Result<PickleValue> make_tuple(std::span<const PickleValue> items) {
-    WEIG_TRY(charge(items.size_bytes()));
-    std::pmr::polymorphic_allocator<PickleValue> room(pickle_.arena_.get());
-    PickleValue* at = room.allocate(std::max<std::size_t>(items.size(), 1));
-    std::ranges::copy(items, at);
-    return make({.kind = Kind::tuple,
-                 .count = static_cast<std::uint32_t>(items.size()),
-                 .items = at});
-  }
-  Result<PickleValue> make_container(Kind kind) {
-    return make({.kind = kind, .count = 0, .index = kNoPickleValue});
-  }
-  Status grow(PickleValue container, std::span<const PickleValue> items) {
-    Node& node = pickle_.nodes_[container];
-    if (items.empty()) return {};
-    if (node.index == kNoPickleValue) {
-      WEIG_TRY(charge(sizeof(std::vector<PickleValue>)));
-      node.index = static_cast<std::uint32_t>(pickle_.growing_.size());
-      pickle_.growing_.emplace_back();
-    }
-    WEIG_TRY(charge(items.size_bytes()));
-    auto& all = pickle_.growing_[node.index];
-    all.insert(all.end(), items.begin(), items.end());
-    return {};
+    return push(heap_.make_unkept(kind, length));
   }
 
   // --- The stack ---
@@ -226,7 +170,7 @@ class PickleMachine {
 
   Status mark() {
     if (marks_.size() == marks_.capacity())
-      WEIG_TRY(charge(marks_.size() * sizeof marks_[0]));
+      WEIG_TRY(heap_.charge(marks_.size() * sizeof marks_[0]));
     marks_.push_back(stack_.size());
     return {};
   }
@@ -362,52 +306,36 @@ class PickleMachine {
 
   template <PickleKind kind>
   Status empty() {
-    WEIG_TRY_ASSIGN(value, make_container(kind));
-    return push(value);
+    return push(heap_.make_container(kind));
   }
   template <int count>
   Status tuple_of() {
     WEIG_TRY_ASSIGN(values, top(count));
-    WEIG_TRY_ASSIGN(tuple, make_tuple(values));
+    WEIG_TRY_ASSIGN(tuple, heap_.make_tuple(values));
     drop(count);
     return push(tuple);
   }
   Status tuple() {
     WEIG_TRY_ASSIGN(values, pop_to_mark());
-    WEIG_TRY_ASSIGN(tuple, make_tuple(values));
-    return push(tuple);
+    return push(heap_.make_tuple(values));
   }
   template <PickleKind kind>
   Status filled() {
     WEIG_TRY_ASSIGN(values, pop_to_mark());
     if (kind == Kind::dict) WEIG_TRY(check_pairs(values.size()));
-    WEIG_TRY_ASSIGN(value, make_container(kind));
-    WEIG_TRY(grow(value, values));
+    WEIG_TRY_ASSIGN(value, heap_.make_container(kind));
+    WEIG_TRY(heap_.put_into(value, kind, values));
     return push(value);
   }
   static Status check_pairs(std::size_t count) {
     if (count % 2 == 0) return {};
     return corrupt("the pickle has a key without a value");
   }
-  // The container that items go into: a value of that kind, or an object's own.
-  Result<PickleValue> target_of(PickleValue value, Kind kind) {
-    if (pickle_.kind(value) == kind) return value;
-    if (pickle_.kind(value) != Kind::object)
-      return corrupt("the pickle puts items into what is no container for them");
-    PickleObject& object = pickle_.objects_[pickle_.nodes_[value].index];
-    PickleValue& own = kind == Kind::dict ? object.pairs : object.listed;
-    if (own == kNoPickleValue) {
-      WEIG_TRY_ASSIGN(made, make_container(kind == Kind::dict ? kind : Kind::list));
-      own = made;
-    }
-    return own;
-  }
   template <PickleKind kind>
   Status put_one() {
     constexpr std::size_t kCount = kind == Kind::dict ? 2 : 1;
     WEIG_TRY_ASSIGN(values, top(kCount + 1));
-    WEIG_TRY_ASSIGN(target, target_of(values[0], kind));
-    WEIG_TRY(grow(target, values.last(kCount)));
+    WEIG_TRY(heap_.put_into(values[0], kind, values.last(kCount)));
     drop(kCount);
     return {};
   }
@@ -416,8 +344,7 @@ class PickleMachine {
     WEIG_TRY_ASSIGN(values, pop_to_mark());
     if (kind == Kind::dict) WEIG_TRY(check_pairs(values.size()));
     WEIG_TRY_ASSIGN(below, top(1));
-    WEIG_TRY_ASSIGN(target, target_of(below[0], kind));
-    return grow(target, values);
+    return heap_.put_into(below[0], kind, values);
   }
 
   // --- The memo ---
@@ -426,7 +353,7 @@ class PickleMachine {
     WEIG_TRY_ASSIGN(values, top(1));
     if (place >= memo_.size()) {
       // No gap of any size is given memory before it is paid for.
-      WEIG_TRY(charge((place - memo_.size() + 1) * sizeof(PickleValue)));
+      WEIG_TRY(heap_.charge((place - memo_.size() + 1) * sizeof(PickleValue)));
       memo_.resize(place + 1, kNoPickleValue);
     }
     memo_count_ += memo_[place] == kNoPickleValue ? 1 : 0;
@@ -470,34 +397,18 @@ class PickleMachine {
 
   // --- Names and objects ---
 
-  Result<PickleValue> make_global(std::string_view module, std::string_view name) {
-    std::string key(module);
-    key += '\n';
-    key += name;
-    const auto known = globals_.find(key);
-    if (known != globals_.end()) return known->second;
-    WEIG_TRY(charge(2 * key.size() + sizeof(PickleGlobal) + kMapBytes));
-    WEIG_TRY_ASSIGN(kept_module, keep(module));
-    WEIG_TRY_ASSIGN(kept_name, keep(name));
-    const auto index = static_cast<std::uint32_t>(pickle_.globals_.size());
-    pickle_.globals_.push_back({kept_module, kept_name});
-    WEIG_TRY_ASSIGN(value, make({.kind = Kind::global, .count = 0, .index = index}));
-    globals_.emplace(std::move(key), value);
-    return value;
-  }
   Status global() {
     WEIG_TRY_ASSIGN(module, line());
     WEIG_TRY_ASSIGN(name, line());
-    WEIG_TRY_ASSIGN(value, make_global(module, name));
-    return push(value);
+    return push(heap_.make_global(module, name));
   }
   Status stack_global() {
     WEIG_TRY_ASSIGN(values, top(2));
     for (const PickleValue value : values)
-      if (pickle_.kind(value) != Kind::text)
+      if (heap_.kind(value) != Kind::text)
         return corrupt("the pickle names something by what is no text");
     WEIG_TRY_ASSIGN(value,
-                    make_global(pickle_.text(values[0]), pickle_.text(values[1])));
+                    heap_.make_global(heap_.text(values[0]), heap_.text(values[1])));
     drop(2);
     return push(value);
   }
@@ -505,76 +416,53 @@ class PickleMachine {
   template <int bytes>
   Status extension() {
     WEIG_TRY_ASSIGN(code, number(bytes));
-    WEIG_TRY_ASSIGN(value, make_global("extension", std::to_string(code)));
-    return push(value);
-  }
-  Result<PickleValue> make_object(const PickleObject& object) {
-    if (pickle_.kind(object.arguments) != Kind::tuple)
-      return corrupt("the pickle calls something with what is no tuple");
-    WEIG_TRY(charge(sizeof object));
-    const auto index = static_cast<std::uint32_t>(pickle_.objects_.size());
-    pickle_.objects_.push_back(object);
-    return make({.kind = Kind::object, .count = 0, .index = index});
+    return push(heap_.make_global("extension", std::to_string(code)));
   }
   Status call() {
     WEIG_TRY_ASSIGN(values, top(2));
     WEIG_TRY_ASSIGN(object,
-                    make_object({.callable = values[0], .arguments = values[1]}));
+                    heap_.make_object({.callable = values[0], .arguments = values[1]}));
     drop(2);
     return push(object);
   }
   Status call_with_keywords() {
     WEIG_TRY_ASSIGN(values, top(3));
-    WEIG_TRY_ASSIGN(object, make_object({.callable = values[0],
-                                         .arguments = values[1],
-                                         .keywords = values[2]}));
+    WEIG_TRY_ASSIGN(object, heap_.make_object({.callable = values[0],
+                                               .arguments = values[1],
+                                               .keywords = values[2]}));
     drop(3);
     return push(object);
+  }
+  Status call_of(PickleValue callable, std::span<const PickleValue> arguments) {
+    WEIG_TRY_ASSIGN(tuple, heap_.make_tuple(arguments));
+    return push(heap_.make_object({.callable = callable, .arguments = tuple}));
   }
   Status call_of_marked() {
     WEIG_TRY_ASSIGN(values, pop_to_mark());
     if (values.empty()) return corrupt("the pickle calls nothing");
-    WEIG_TRY_ASSIGN(arguments, make_tuple(std::span(values).subspan(1)));
-    WEIG_TRY_ASSIGN(object,
-                    make_object({.callable = values[0], .arguments = arguments}));
-    return push(object);
+    return call_of(values[0], std::span(values).subspan(1));
   }
   Status call_of_named() {
     WEIG_TRY_ASSIGN(module, line());
     WEIG_TRY_ASSIGN(name, line());
-    WEIG_TRY_ASSIGN(callable, make_global(module, name));
+    WEIG_TRY_ASSIGN(callable, heap_.make_global(module, name));
     WEIG_TRY_ASSIGN(values, pop_to_mark());
-    WEIG_TRY_ASSIGN(arguments, make_tuple(values));
-    WEIG_TRY_ASSIGN(object,
-                    make_object({.callable = callable, .arguments = arguments}));
-    return push(object);
+    return call_of(callable, values);
   }
   Status build() {
     WEIG_TRY_ASSIGN(values, top(2));
-    if (pickle_.kind(values[0]) != Kind::object)
-      return corrupt("the pickle gives a state to what is no object");
-    PickleObject& object = pickle_.objects_[pickle_.nodes_[values[0]].index];
-    if (object.state != kNoPickleValue)
-      return corrupt("the pickle gives an object a state twice");
-    object.state = values[1];
+    WEIG_TRY(heap_.set_state(values[0], values[1]));
     drop(1);
     return {};
   }
-  Status persist(PickleValue identity) {
-    WEIG_TRY_ASSIGN(value,
-                    make({.kind = Kind::persistent, .count = 0, .index = identity}));
-    WEIG_TRY(charge(sizeof value));
-    pickle_.persistents_.push_back(value);
-    return push(value);
-  }
   Status persistent() {
     WEIG_TRY_ASSIGN(identity, pop());
-    return persist(identity);
+    return push(heap_.make_persistent(identity));
   }
   Status text_persistent() {
     WEIG_TRY_ASSIGN(text, line());
-    WEIG_TRY(push_text(Kind::text, text));
-    return persistent();
+    WEIG_TRY_ASSIGN(identity, heap_.make_text(Kind::text, text));
+    return push(heap_.make_persistent(identity));
   }
 
   static constexpr std::size_t kNonePlace = kMostShared - kLeastShared + 1;
@@ -582,19 +470,17 @@ class PickleMachine {
   static constexpr std::size_t kFalsePlace = kNonePlace + 2;
   static constexpr std::size_t kNumberPlace = kNonePlace + 3;
   static constexpr std::uint64_t kMostLongBytes = 16;
-  static constexpr std::uint64_t kMapBytes = 64;  // of an entry, about
 
   InputCursor& cursor_;
   const PickleOptions& options_;
   std::uint64_t begin_;
-  Pickle pickle_;
-  std::uint64_t used_ = 0;
+  PickleHeap heap_;
+  PickleValue root_ = kNoPickleValue;
   std::vector<PickleValue> stack_;
   std::vector<std::size_t> marks_;
   std::vector<PickleValue> memo_;
   std::uint64_t memo_count_ = 0;
   std::array<PickleValue, kNumberPlace + 1> shared_{};
-  std::unordered_map<std::string, PickleValue, SeededHash> globals_;
 };
 
 // Every instruction of the protocols 0 to 5 but the last.

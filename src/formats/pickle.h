@@ -109,7 +109,7 @@ class Pickle {
   static constexpr std::uint32_t kKeptBytes = 65'536;
 
  private:
-  friend class PickleMachine;
+  friend class PickleHeap;
 
   struct Node {
     PickleKind kind{};

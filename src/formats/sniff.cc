@@ -8,12 +8,17 @@
 
 #include <weig/format.h>
 
+#include "formats/torch_stream.h"
+
 namespace weig {
 namespace {
 
 using std::string_view_literals::operator""sv;
 
 constexpr const char* kUnpack = "unpack it first";
+constexpr const char* kPickle = "a pickle of Python that is no PyTorch checkpoint";
+constexpr const char* kPlainPickle =
+    "weig runs no pickles; save its tensors by torch.save or as safetensors";
 constexpr const char* kDownload = "download the file itself, not a page about it";
 
 // Files that begin with these bytes are no weights that weig reads.
@@ -42,6 +47,10 @@ constexpr auto kLookalikes = std::to_array<Lookalike>({
     {"GGUF"sv, "a GGUF file", "weig reads safetensors and WEIG files"},
     {"\x93NUMPY"sv, "a NumPy .npy file", "weig reads safetensors and WEIG files"},
     {"\x89HDF\r\n\x1A\n"sv, "an HDF5 file", "weig reads safetensors and WEIG files"},
+    {"\x80\x02"sv, kPickle, kPlainPickle},
+    {"\x80\x03"sv, kPickle, kPlainPickle},
+    {"\x80\x04"sv, kPickle, kPlainPickle},
+    {"\x80\x05"sv, kPickle, kPlainPickle},
     {"\x7F"
      "ELF"sv,
      "a program or shared library", "weig reads safetensors and WEIG files"},
@@ -93,6 +102,7 @@ Result<Content> sniff(Bytes first, std::uint64_t file_size) {
     if (magic == disk::kMagic) return Content::weig;
     if (magic == disk::kSwappedMagic) return Content::weig_big_endian;
   }
+  if (is_torch_stream(first)) return Content::torch_stream;
   const std::string_view text = text_of(first);
   // A length that fits the file and a JSON object behind it: before all lookalikes, as
   // a length's own bytes may spell anything, '{' for 123.

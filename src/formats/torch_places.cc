@@ -55,6 +55,13 @@ std::uint64_t saturated_sum(std::uint64_t a, std::uint64_t b) noexcept {
 
 }  // namespace
 
+TorchPlaces::TorchPlaces(Manifest& manifest, std::span<const TorchStorage> storages,
+                         std::uint64_t max_times)
+    : manifest_(&manifest), storages_(storages), max_times_(max_times) {
+  for (const TorchStorage& storage : storages)
+    stored_ = saturated_sum(stored_, storage.lies.bytes);
+}
+
 Status TorchPlaces::add(std::string_view name, const TorchView& view) {
   const DtypeInfo& info = *dtype_info(view.dtype);
   const Implied implied = implied_bytes(info, view.shape);
@@ -121,19 +128,18 @@ Status TorchPlaces::check_growth(std::string_view name, std::uint64_t bytes,
   const std::uint64_t most = times(all.bytes, max_times_, kSmallTensor);
   if (bytes > most)
     return too_large("the tensor repeats its storage too often", bytes, most);
-  const std::uint64_t most_of_file =
-      times(manifest_->file_size, max_times_, kSmallFile);
+  const std::uint64_t most_of_file = times(stored_, max_times_, kSmallFile);
   bytes_ = saturated_sum(bytes_, bytes);
   if (bytes_ > most_of_file)
-    return too_large("the tensors up to this one repeat the file too often", bytes_,
+    return too_large("the tensors up to this one repeat the storages too often", bytes_,
                      most_of_file);
-  // A packed storage is unpacked from its begin for each of its tensors.
+  // A packed storage is unpacked from end to end for each of its tensors.
   if (all.packing != ElementStorage::Packing::none)
-    reads_ = saturated_sum(reads_, extent.end);
+    reads_ = saturated_sum(reads_, all.bytes);
   else if (extent.strided)
     reads_ = saturated_sum(reads_, extent.end - extent.begin);
   if (reads_ > most_of_file)
-    return too_large("the tensors up to this one read the file too often", reads_,
+    return too_large("the tensors up to this one read the storages too often", reads_,
                      most_of_file);
   return {};
 }

@@ -31,10 +31,9 @@ struct TorchView {
 class TorchPlaces {
  public:
   // Both must outlive this. `max_times`: how much larger than its storage a tensor may
-  // become by strides of 0, and all of them than the file.
+  // become by strides of 0, and all of them than all storages.
   TorchPlaces(Manifest& manifest, std::span<const TorchStorage> storages,
-              std::uint64_t max_times)
-      : manifest_(&manifest), storages_(storages), max_times_(max_times) {}
+              std::uint64_t max_times);
 
   // Fails with corrupt, and with limit for what would become too large.
   Status add(std::string_view name, const TorchView& view);
@@ -60,6 +59,7 @@ class TorchPlaces {
   Manifest* manifest_;
   std::span<const TorchStorage> storages_;
   std::uint64_t max_times_;
+  std::uint64_t stored_ = 0;     // bytes in all storages
   std::vector<Extent> extents_;  // of tensors that are not empty
   std::uint64_t bytes_ = 0;      // of all tensors, as they will be
   std::uint64_t reads_ = 0;      // that they take where they are not copied as they are

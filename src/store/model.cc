@@ -131,6 +131,9 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
         return backing->claim_big_endian(file, options);
       case Content::safetensors:
         break;
+      case Content::torch_stream:
+        return Error(Code::unsupported, "a PyTorch checkpoint cannot be used as it is")
+            .hint("convert it first: weig convert " + path);
     }
     return backing->claim_safetensors(file, first, options);
   };
