@@ -18,7 +18,9 @@
 #include "formats/big_endian.h"
 #include "formats/safetensors.h"
 #include "formats/sniff.h"
+#include "formats/torch_archive.h"
 #include "formats/torch_stream.h"
+#include "formats/zip_content.h"
 #include "store/backing.h"
 #include "store/set_members.h"
 
@@ -189,6 +191,18 @@ Status take_manifest(SourceFile& source, Result<Manifest> manifest) {
   return {};
 }
 
+Status read_zip_source(SourceFile& source, const ConvertOptions& options) {
+  const Input input = input_of(source.file);
+  WEIG_TRY_ASSIGN(members, read_zip(input));
+  WEIG_TRY_ASSIGN(content, sniff_zip(members));
+  switch (content) {
+    case ZipContent::torch:
+      break;
+  }
+  return take_manifest(source,
+                       read_torch_archive(input, members, torch_options(options)));
+}
+
 }  // namespace
 
 Result<SourceFile> open_source(const std::string& path, const ConvertOptions& options) {
@@ -214,6 +228,8 @@ Result<SourceFile> open_source(const std::string& path, const ConvertOptions& op
       case Content::torch_stream:
         return take_manifest(
             source, read_torch_stream(input_of(source.file), torch_options(options)));
+      case Content::zip:
+        return read_zip_source(source, options);
     }
     return Error(Code::corrupt, "the file is shorter than a header")
         .at(0)

@@ -41,9 +41,6 @@ constexpr auto kLookalikes = std::to_array<Lookalike>({
     {"\x04\x22\x4D\x18"sv, "an lz4 archive", kUnpack},
     {"Rar!\x1A\x07"sv, "a RAR archive", kUnpack},
     {"ustar"sv, "a tar archive", kUnpack, 257},
-    {"PK\x03\x04"sv, "a zip archive: a PyTorch checkpoint or .npz file, perhaps",
-     "weig reads safetensors and WEIG files"},
-    {"PK\x05\x06"sv, "an empty zip archive", "weig reads safetensors and WEIG files"},
     {"GGUF"sv, "a GGUF file", "weig reads safetensors and WEIG files"},
     {"\x93NUMPY"sv, "a NumPy .npy file", "weig reads safetensors and WEIG files"},
     {"\x89HDF\r\n\x1A\n"sv, "an HDF5 file", "weig reads safetensors and WEIG files"},
@@ -109,6 +106,8 @@ Result<Content> sniff(Bytes first, std::uint64_t file_size) {
   const std::uint64_t length = first.size() > 8 ? load<std::uint64_t>(first.data()) : 0;
   if (length > 1 && length <= file_size - 8 && text[8] == '{')
     return Content::safetensors;
+  if (text.starts_with("PK\x03\x04") || text.starts_with("PK\x05\x06"))
+    return Content::zip;
   for (const Lookalike& known : kLookalikes)
     if (text.size() >= known.at && text.substr(known.at).starts_with(known.prefix))
       return not_weights(known.what, known.hint);

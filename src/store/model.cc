@@ -10,6 +10,7 @@
 #include "core/progress.h"
 #include "core/try.h"
 #include "formats/sniff.h"
+#include "formats/zip_content.h"
 #include "store/backing.h"
 
 namespace weig {
@@ -76,6 +77,17 @@ Status check_digests(Model& model, Loader* loader, const OpenOptions& options) {
       .hint("weig verify lists all that is damaged");
 }
 
+// What is wrong with an archive, or what else it is, is said before what to do.
+Status look_into_zip(const os::InputFile& file) {
+  const Input input{.size = file.size(),
+                    .read = [&file](std::uint64_t offset, MutableBytes out) {
+                      return file.read(offset, out);
+                    }};
+  WEIG_TRY_ASSIGN(members, read_zip(input));
+  WEIG_TRY(sniff_zip(members));
+  return {};
+}
+
 }  // namespace
 
 Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
@@ -131,6 +143,9 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
         return backing->claim_big_endian(file, options);
       case Content::safetensors:
         break;
+      case Content::zip:
+        WEIG_TRY(look_into_zip(file));
+        [[fallthrough]];
       case Content::torch_stream:
         return Error(Code::unsupported, "a PyTorch checkpoint cannot be used as it is")
             .hint("convert it first: weig convert " + path);

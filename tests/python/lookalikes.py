@@ -31,7 +31,7 @@ def tar_of(content):
 def zip_of(content):
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr(zipfile.ZipInfo("archive/data.pkl"), content)
+        archive.writestr(zipfile.ZipInfo("weights.safetensors"), content)
     return out.getvalue()
 
 

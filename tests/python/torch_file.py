@@ -226,14 +226,14 @@ def stream(obj, protocol=2):
 
 def stream_of(pickle_bytes, storages, protocol=2):
     system = {"protocol_version": PROTOCOL, "little_endian": True, "type_sizes": {}}
-    out = b"".join(pickle.dumps(o, protocol) for o in (MAGIC, PROTOCOL, system))
-    out += pickle_bytes + pickle.dumps([s.key for s in storages], protocol)
+    parts = [pickle.dumps(o, protocol) for o in (MAGIC, PROTOCOL, system)]
+    parts += [pickle_bytes, pickle.dumps([s.key for s in storages], protocol)]
     for storage in storages:
         elements = len(storage.data)
         if not storage.untyped:
             elements //= BYTES[storage.type]
-        out += struct.pack("<q", elements) + storage.data
-    return out
+        parts.append(struct.pack("<q", elements) + storage.data)
+    return b"".join(parts)
 
 
 WRITERS = {"archive": archive, "stream": stream}
