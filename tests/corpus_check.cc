@@ -4,8 +4,11 @@
 // ones must fail with its code and words. Prints what is not so, and nothing else.
 #include <weig/weig.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -88,6 +91,33 @@ void check_accepted(const std::string& path, weig::OpenOptions options,
   }
 }
 
+// What convert() makes of a file, beside no other; removed with it.
+class Converted {
+ public:
+  Converted() {
+    static int number = 0;
+    folder_ =
+        std::filesystem::temp_directory_path() /
+        ("weig-corpus-" + std::to_string(::getpid()) + "-" + std::to_string(number++));
+    std::filesystem::create_directory(folder_);
+  }
+  ~Converted() { std::filesystem::remove_all(folder_); }
+  Converted(const Converted&) = delete;
+  Converted& operator=(const Converted&) = delete;
+
+  std::string path() const { return (folder_ / "made.weig").string(); }
+  weig::Result<weig::ConvertReport> make(const std::string& source) const {
+    return weig::convert({&source, 1}, path());
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+bool is_converted_first(const Fields& line) {
+  return line[3].find("convert") != std::string::npos;
+}
+
 // refused FILE FORMAT OPTIONS WHEN CODE SAYS
 void check_error(const std::string& path, const weig::Error& error,
                  const Fields& expected) {
@@ -119,8 +149,32 @@ void check_lazy(const std::string& path, weig::OpenOptions options) {
     problem(path, "lazily denies a tensor; its bytes add up to " + std::to_string(sum));
 }
 
+// Of a format that is read by convert() alone: opening says so.
+void check_not_opened(const std::string& path) {
+  const auto model = weig::Model::open(path);
+  if (model) return problem(path, "opened");
+  if (model.error().code() != weig::Code::unsupported ||
+      model.error().message().find("weig convert") == std::string::npos)
+    problem(path, "does not say what to do: " + model.error().message());
+}
+
+void check_converted(const std::string& path, const std::vector<Fields>& tensors) {
+  check_not_opened(path);
+  const Converted converted;
+  if (const auto report = converted.make(path); !report)
+    return problem(path, "refused: " + report.error().message());
+  check_accepted(converted.path(), {}, tensors);
+}
+
 void check_refused(const std::string& path, weig::OpenOptions options,
                    const Fields& expected) {
+  if (is_converted_first(expected)) {
+    const Converted converted;
+    const auto report = converted.make(path);
+    if (report) return problem(path, "converted");
+    if (std::filesystem::exists(converted.path())) problem(path, "left a file behind");
+    return check_error(path, report.error(), expected);
+  }
   const auto model = weig::Model::open(path, options);
   if (expected[4] == "open") {
     if (model) return problem(path, "opened");
@@ -156,10 +210,15 @@ int main(int argc, char** argv) {
       check_refused(path, options, lines[i]);
       continue;
     }
+    const Fields& accepted = lines[i];
     std::vector<Fields> tensors;
     while (i + 1 < lines.size() && lines[i + 1][0] == "tensor")
       tensors.push_back(lines[++i]);
-    check_accepted(path, options, tensors);
+    if (is_converted_first(accepted)) {
+      check_converted(path, tensors);
+    } else {
+      check_accepted(path, options, tensors);
+    }
   }
   if (files == 0) problem(folder, "no files");
   return problems == 0 ? 0 : 1;

@@ -12,7 +12,8 @@ A line of manifest.tsv is fields with tabs between them, "-" for an empty one:
     tensor    NAME(hex)  DTYPE  SHAPE(commas)  DATA(hex)    of the file above
     refused   FILE  FORMAT  OPTIONS  WHEN  CODE  SAYS
 
-OPTIONS: unsealed, unknown_dtypes. WHEN: open, or verify where a file opens and only its
+OPTIONS: unsealed, unknown_dtypes; convert, of a format that is converted before it is
+read: as the file that is made of it opens it, or refused by that. WHEN: open, or verify where a file opens and only its
 sections or data are bad. SAYS: a part of the message, which also names the file.
 """
 

@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 
 import corpus
 import safetensors_corpus
+import torch_corpus
 import weig_accepted
 import weig_refused
 import weig_refused_others
@@ -21,6 +22,7 @@ LEAST_ACCEPTED, LEAST_REFUSED = 40, 150
 def files():
     found = [*weig_accepted.files(), *safetensors_corpus.accepted()]
     found += [*weig_refused.files(), *weig_refused_others.files()]
+    found += [*torch_corpus.accepted(), *torch_corpus.refused()]
     return found + [*safetensors_corpus.refused()]
 
 
