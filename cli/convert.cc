@@ -132,11 +132,12 @@ void add_convert_options(CLI::App& command, ConvertOptions& options) {
 Command add_convert(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
-      app.add_subcommand("convert", "Turn safetensors files into a WEIG file");
+      app.add_subcommand("convert", "Turn files of other formats into a WEIG file");
   command
       ->add_option("SRC", arguments->sources,
-                   "safetensors or WEIG files, or a folder with a model;\n"
-                   "a member of a set stands for all of it")
+                   "safetensors or WEIG files, PyTorch checkpoints, or a\n"
+                   "folder with a model; a member of a set stands for\n"
+                   "all of it")
       ->required()
       ->type_name("");
   command
@@ -152,6 +153,7 @@ Command add_convert(CLI::App& app) {
       "Examples:\n"
       "  weig convert model.safetensors\n"
       "  weig convert part-1.safetensors part-2.safetensors -o model.weig\n"
+      "  weig convert checkpoint.pt --select state_dict\n"
       "  weig convert --copy-others folder -o other/model.weig\n"
       "  weig convert model.safetensors --shard-size 5GB -o model.weig\n"
       "  weig convert model.safetensors --quantize int8 --exclude '*embed*'");

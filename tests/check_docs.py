@@ -51,6 +51,7 @@ rules = check_rows(
     r"TEST\(\w+, ([a-z0-9_]+)\)",
 )
 headers = check_rows(root / "docs" / "safetensors.md", ["safetensors_test.cc"])
+headers += check_rows(root / "docs" / "pytorch.md", ["pickle_test.cc", "torch_test.cc"])
 if not (dumps and rules and headers):
     problems.append("nothing was compared")
 for problem in problems:

@@ -13,7 +13,9 @@ std::vector<Input> safetensors_seeds();
 std::vector<Input> index_seeds();
 std::vector<Input> big_endian_seeds();
 std::vector<Input> metadata_seeds();
+std::vector<Input> pickle_seeds();
 std::vector<Input> plan_seeds();
 std::vector<Input> roundtrip_seeds();
+std::vector<Input> torch_seeds();
 
 }  // namespace weig::fuzz

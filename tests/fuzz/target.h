@@ -31,7 +31,7 @@ struct Target {
   std::vector<Input> (*seeds)();
 };
 
-// view, lazy, safetensors, index, big_endian, metadata, plan, roundtrip.
+// view, lazy, safetensors, index, big_endian, metadata, pickle, plan, roundtrip, torch.
 std::span<const Target> targets();
 // Null where there is none of that name.
 const Target* find_target(std::string_view name);
@@ -42,8 +42,10 @@ void run_safetensors(Bytes input);
 void run_index(Bytes input);
 void run_big_endian(Bytes input);
 void run_metadata(Bytes input);
+void run_pickle(Bytes input);
 void run_plan(Bytes input);
 void run_roundtrip(Bytes input);
+void run_torch(Bytes input);
 
 // For builds without libFuzzer: flips, copies, inserts and removes bytes.
 std::size_t plain_mutation(std::uint8_t* data, std::size_t size, std::size_t max_size);
