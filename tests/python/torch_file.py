@@ -198,20 +198,25 @@ def archive_of(pickle_bytes, storages, *, folder="archive", byteorder="little",
                records=None, packing=zipfile.ZIP_STORED, constants=None):
     """The zip archive. `byteorder`: None for none; `records`: more of the folder."""
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", packing) as file:
-        file.writestr(f"{folder}/data.pkl", pickle_bytes)
+    with zipfile.ZipFile(out, "w") as file:
+
+        def put(name, data):
+            # Of one day: the same bytes in every run.
+            file.writestr(zipfile.ZipInfo(f"{folder}/{name}"), data, packing)
+
+        put("data.pkl", pickle_bytes)
         if byteorder is not None:
-            file.writestr(f"{folder}/byteorder", byteorder)
+            put("byteorder", byteorder)
         for storage in storages:
-            file.writestr(f"{folder}/data/{storage.key}", storage.data)
+            put(f"data/{storage.key}", storage.data)
         if constants is not None:
             raw, kept = pickled(constants)
-            file.writestr(f"{folder}/constants.pkl", raw)
+            put("constants.pkl", raw)
             for storage in kept:
-                file.writestr(f"{folder}/constants/{storage.key}", storage.data)
-        file.writestr(f"{folder}/version", "3\n")
+                put(f"constants/{storage.key}", storage.data)
+        put("version", "3\n")
         for name, data in (records or {}).items():
-            file.writestr(f"{folder}/{name}", data)
+            put(name, data)
     return out.getvalue()  # fmt: skip
 
 
