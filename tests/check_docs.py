@@ -51,7 +51,10 @@ rules = check_rows(
     r"TEST\(\w+, ([a-z0-9_]+)\)",
 )
 headers = check_rows(root / "docs" / "safetensors.md", ["safetensors_test.cc"])
-headers += check_rows(root / "docs" / "pytorch.md", ["pickle_test.cc", "torch_test.cc"])
+headers += check_rows(
+    root / "docs" / "pytorch.md",
+    ["pickle_test.cc", "torch_test.cc", "torch_stream_test.cc"],
+)
 if not (dumps and rules and headers):
     problems.append("nothing was compared")
 for problem in problems:

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading checkpoints of PyTorch: what their pickles say of tensors, and one row for
+// Reading PyTorch's archives: what their pickles say of tensors, and one row for
 // each refusal of docs/pytorch.md.
-#include "formats/torch_stream.h"
+#include "formats/torch_archive.h"
 
 #include <gtest/gtest.h>
 
 #include "image.h"
 #include "pickle_bytes.h"
 #include "torch_archive.h"
+#include "torch_manifest.h"
 
 namespace weig::test {
 namespace {
@@ -17,28 +18,6 @@ using std::string_literals::operator""s;
 
 using Entry = Manifest::Entry;
 
-// "name dtype [shape] begin size", of a tensor that is not as it is also how it lies.
-std::string shown(const Manifest& manifest, const Entry& entry) {
-  std::string out(manifest.name(entry));
-  out += " " + std::string(dtype_name(entry.dtype)) + " ";
-  for (const std::uint64_t size : manifest.shape(entry))
-    out += std::to_string(size) + ",";
-  out += " " + std::to_string(entry.begin) + " " + std::to_string(entry.size);
-  if (entry.storage == Manifest::kAsItIs) return out;
-  const ElementStorage& lies = manifest.storages[entry.storage];
-  out += " of " + std::to_string(lies.size) + " strides";
-  for (const std::uint64_t stride : lies.strides) out += " " + std::to_string(stride);
-  return out + (lies.big_endian ? " big" : "");
-}
-std::string shown(const Result<Manifest>& manifest) {
-  if (!manifest) return manifest.error().message();
-  std::string out;
-  for (const Entry& entry : manifest->entries())
-    out += (out.empty() ? "" : "; ") + shown(*manifest, entry);
-  return out;
-}
-
-// What is in archives of this dict, without the place of the storage.
 TorchArchive archive_with(const std::vector<std::string>& items) {
   return archive_of(stream(dict(items)));
 }
@@ -55,11 +34,6 @@ TorchOptions with_expansion(std::uint64_t times) {
   TorchOptions options;
   options.max_expansion = times;
   return options;
-}
-
-bool has(const std::vector<std::string>& lines, std::string_view part) {
-  return std::ranges::any_of(
-      lines, [&](const std::string& line) { return line.find(part) != line.npos; });
 }
 
 TEST(Torch, finds_a_tensor_where_it_lies) {
@@ -245,7 +219,6 @@ TEST(Torch, names_say_where_a_tensor_is) {
   EXPECT_EQ(names_in(dict({text(""), dict({text(""), pair()})})), ".");
 }
 
-// TorchScript
 TEST(Torch, attributes_of_script_objects_are_named_as_a_state_dict_has_them) {
   const std::string inner = global("__torch__.m", "Linear") + ")\x81" +
                             dict({text("weight"), pair(), text("training"), "\x89"}) +
@@ -561,8 +534,6 @@ TEST(Torch, does_not_unpack_a_storage_again_and_again) {
             std::string::npos);
 }
 
-// --- The archive ---
-
 struct BadArchive {
   const char* name;
   TorchArchive archive;
@@ -622,162 +593,6 @@ TEST(Torch, any_folder_will_do) {
     EXPECT_TRUE(manifest.skipped.empty());
   }
   EXPECT_FALSE(is_torch_archive(TorchArchive().add("a.npy", "x").members));
-}
-
-// --- The stream ---
-
-constexpr const char* kMagicBytes = "\x6C\xFC\x9C\x46\xF9\x20\x6A\xA8\x50\x19";
-
-struct TorchStream {
-  std::string magic = "\x80\x02\x8A\x0A" + std::string(kMagicBytes, 10) + ".";
-  std::string protocol = stream("M\xE9\x03");
-  std::string system = stream("}");
-  std::string object = stream(with(pair()));
-  std::string keys = stream(list({text("0")}));
-  std::string storages = number(2, 8) + "12345678";
-
-  std::string bytes() const {
-    return magic + protocol + system + object + keys + storages;
-  }
-  Result<Manifest> read(const TorchOptions& options = {}) const {
-    const std::string all = bytes();
-    return read_torch_stream(input_over(all), options);
-  }
-};
-
-TEST(TorchStream, finds_a_tensor_where_it_lies) {
-  const TorchStream good;
-  EXPECT_EQ(shown(good.read()),
-            "w f32 2, " + std::to_string(good.bytes().size() - 8) + " 8");
-}
-
-TEST(TorchStream, is_known_by_its_number_in_every_protocol) {
-  const auto known = [](const std::string& bytes) {
-    return is_torch_stream(bytes_of(bytes));
-  };
-  const std::string number = "\x8A\x0A" + std::string(kMagicBytes, 10) + ".";
-  const std::string decimal = "L119547037146038801333356L\n.";
-  EXPECT_TRUE(known("\x80\x02" + number));
-  EXPECT_TRUE(known("\x80\x03" + number));
-  EXPECT_TRUE(known("\x80\x04\x95" + pickled::number(13, 8) + number));
-  EXPECT_TRUE(known(decimal));
-  EXPECT_FALSE(known("\x80\x02}."));
-  EXPECT_FALSE(known("\x80"));
-  EXPECT_FALSE(known("\x80\x04\x95"));
-  EXPECT_FALSE(known(""));
-  TorchStream spelled;
-  spelled.magic = decimal;
-  EXPECT_TRUE(spelled.read());
-}
-
-// As versions before 0.4 wrote views of storages.
-TEST(TorchStream, a_part_of_a_storage_begins_where_it_says) {
-  TorchStream parts;
-  const auto part = [](std::int64_t first, std::int64_t count) {
-    return tuple({text("storage"), global("torch", "ShortStorage"), text("0"),
-                  text("cpu"), integer(4),
-                  tuple({text("1"), integer(first), integer(count)})}) +
-           "Q";
-  };
-  parts.object = stream(dict({text("w"), tensor(part(1, 2), 1, {1}, {1})}));
-  parts.storages = number(4, 8) + "12345678";
-  EXPECT_EQ(shown(parts.read()),
-            "w i16 1, " + std::to_string(parts.bytes().size() - 4) + " 2");
-  parts.object = stream(dict({text("w"), tensor(part(1, 2), 1, {2}, {1})}));
-  EXPECT_NE(shown(parts.read()).find("beyond its storage"), std::string::npos);
-  parts.object = stream(dict({text("w"), tensor(part(3, 2), 0, {1}, {1})}));
-  EXPECT_NE(shown(parts.read()).find("a part of a storage reaches beyond it"),
-            std::string::npos);
-}
-
-struct BadStream {
-  const char* name;
-  TorchStream stream;
-  Code code;
-  const char* says;
-};
-
-const std::vector<BadStream>& bad_torch_streams() {
-  static const std::vector<BadStream> all = {
-      {"magic", {.magic = stream(integer(5))}, Code::corrupt, "PyTorch's number"},
-      {"protocol",
-       {.protocol = stream(integer(1000))},
-       Code::unsupported,
-       "another protocol"},
-      {"harm_in_a_pickle_before",
-       {.system = stream(call(global("posix", "system"), {text("true")}))},
-       Code::unsupported,
-       "wants to run programs"},
-      {"no_list", {.keys = stream("}")}, Code::corrupt, "no list of its storages"},
-      {"key_no_text",
-       {.keys = stream(list({integer(0)}))},
-       Code::corrupt,
-       "by what is no text"},
-      {"nobody_describes_it",
-       {.keys = stream(list({text("1")}))},
-       Code::corrupt,
-       "that nothing describes"},
-      {"quantized",
-       {.object = stream(with(tensor(storage("QInt8Storage", "0", 8), 0, {8}, {1})))},
-       Code::unsupported,
-       "'torch.QInt8Storage'"},
-      {"another_size",
-       {.storages = number(1, 8) + "1234"},
-       Code::corrupt,
-       "another size than the pickle says"},
-      {"cut_size", {.storages = "1234567"}, Code::corrupt, "outside the file"},
-      {"cut_storage",
-       {.storages = number(2, 8) + "1234567"},
-       Code::corrupt,
-       "outside the file"},
-      {"storage_twice",
-       {.keys = stream(list({text("0"), text("0")})),
-        .storages = number(2, 8) + "12345678" + number(2, 8) + "12345678"},
-       Code::corrupt,
-       "a storage twice"},
-      {"no_storage",
-       {.keys = stream("]"), .storages = ""},
-       Code::corrupt,
-       "lacks the tensor's storage"},
-      {"more_behind",
-       {.storages = number(2, 8) + "12345678x"},
-       Code::corrupt,
-       "1 bytes after the last storage"},
-  };
-  return all;
-}
-
-class TorchStreamRefuses : public testing::TestWithParam<BadStream> {};
-
-TEST_P(TorchStreamRefuses, with_its_own_words) {
-  const BadStream& bad = GetParam();
-  const auto manifest = bad.stream.read();
-  ASSERT_FALSE(manifest) << shown(manifest);
-  EXPECT_EQ(manifest.error().code(), bad.code) << manifest.error().message();
-  EXPECT_NE(manifest.error().message().find(bad.says), std::string::npos)
-      << manifest.error().message();
-}
-
-INSTANTIATE_TEST_SUITE_P(All, TorchStreamRefuses,
-                         testing::ValuesIn(bad_torch_streams()),
-                         [](const auto& row) { return row.param.name; });
-
-TEST(TorchStream, what_is_behind_it_can_be_ignored) {
-  const TorchStream more{.storages = number(2, 8) + "12345678xyz"};
-  TorchOptions leniently;
-  leniently.strictness = Strictness::lenient;
-  const auto manifest = more.read(leniently);
-  ASSERT_TRUE(manifest);
-  EXPECT_TRUE(has(manifest->warnings, "3 bytes after the last storage"));
-}
-
-// C36
-TEST(TorchStream, is_refused_wherever_it_is_cut) {
-  const std::string all = TorchStream().bytes();
-  for (std::size_t size = 0; size < all.size(); ++size) {
-    const std::string cut = all.substr(0, size);
-    EXPECT_FALSE(read_torch_stream(input_over(cut), {})) << size;
-  }
 }
 
 }  // namespace

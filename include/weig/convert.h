@@ -57,8 +57,8 @@ struct ConvertOptions {
   SourceHash source_hash = SourceHash::none;
   std::uint64_t max_header_bytes = std::uint64_t{1} << 30;
   // Of a PyTorch checkpoint: only what is in its dict or list of this path, such as
-  // "state_dict" or "models.0", by names that begin there. Empty: everything. Fails with
-  // not_found where there is none, and is ignored for other formats.
+  // "state_dict" or "models.0", by names that begin there. Empty: everything. Fails
+  // with not_found where there is none, and is ignored for other formats.
   std::string select = {};
   // Of a PyTorch checkpoint: how many times larger than its storage a tensor may become
   // by strides of 0, and all of them than all storages.

@@ -84,7 +84,7 @@ Result<std::vector<std::byte>> bytes_at(const Input& input, std::uint64_t offset
 
 // The place of the end record: the one mark whose comment is all that follows.
 Result<std::uint64_t> find_end(const Input& input) {
-  const Error none = corrupt("the archive has no directory at its end")
+  const Error none = corrupt("the zip archive has no directory at its end")
                          .found(std::to_string(input.size) + " bytes")
                          .hint("the file was cut, or something follows it");
   if (input.size < kEndBytes) return none;
