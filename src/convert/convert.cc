@@ -41,8 +41,8 @@ bool is_inside(const std::string& path, const std::string& folder) {
 }
 
 // Endings in whose place the new file's comes.
-constexpr auto kReplacedEndings =
-    std::to_array<std::string_view>({".safetensors", ".pt", ".pth", ".bin", ".ckpt"});
+constexpr auto kReplacedEndings = std::to_array<std::string_view>(
+    {".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".npy", ".npz"});
 
 std::string target_name(const std::string& source) {
   const std::filesystem::path path(source);
@@ -409,6 +409,9 @@ Result<ConvertReport> convert(std::span<const std::string> sources,
   for (const SourceFile& source : opened.files)
     for (const std::string& warning : source.manifest.warnings)
       warnings.push_back(source.file.path() + ": " + warning);
+  for (const SourceFile& source : opened.files)
+    for (const std::string& what : source.manifest.skipped)
+      warnings.push_back(source.file.path() + ": left behind: " + what);
   OtherFileCopies copies;
   if (options.other_files == OtherFiles::copy) {
     WEIG_TRY_ASSIGN(planned, OtherFileCopies::plan(opened, path, options.existing));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <numeric>
 #include <unordered_map>
 
@@ -16,6 +17,7 @@
 #include "core/text.h"
 #include "core/try.h"
 #include "formats/big_endian.h"
+#include "formats/npy.h"
 #include "formats/safetensors.h"
 #include "formats/sniff.h"
 #include "formats/torch_archive.h"
@@ -196,6 +198,8 @@ Status read_zip_source(SourceFile& source, const ConvertOptions& options) {
   WEIG_TRY_ASSIGN(members, read_zip(input));
   WEIG_TRY_ASSIGN(content, sniff_zip(members));
   switch (content) {
+    case ZipContent::npz:
+      return take_manifest(source, read_npz(input, members, options.strictness));
     case ZipContent::torch:
       break;
   }
@@ -230,6 +234,11 @@ Result<SourceFile> open_source(const std::string& path, const ConvertOptions& op
             source, read_torch_stream(input_of(source.file), torch_options(options)));
       case Content::zip:
         return read_zip_source(source, options);
+      case Content::npy:
+        return take_manifest(
+            source,
+            read_npy(input_of(source.file), std::filesystem::path(path).stem().string(),
+                     options.strictness));
     }
     return Error(Code::corrupt, "the file is shorter than a header")
         .at(0)

@@ -8,6 +8,7 @@
 
 #include <weig/format.h>
 
+#include "formats/npy_header.h"
 #include "formats/torch_stream.h"
 
 namespace weig {
@@ -42,7 +43,6 @@ constexpr auto kLookalikes = std::to_array<Lookalike>({
     {"Rar!\x1A\x07"sv, "a RAR archive", kUnpack},
     {"ustar"sv, "a tar archive", kUnpack, 257},
     {"GGUF"sv, "a GGUF file", "weig reads safetensors and WEIG files"},
-    {"\x93NUMPY"sv, "a NumPy .npy file", "weig reads safetensors and WEIG files"},
     {"\x89HDF\r\n\x1A\n"sv, "an HDF5 file", "weig reads safetensors and WEIG files"},
     {"\x80\x02"sv, kPickle, kPlainPickle},
     {"\x80\x03"sv, kPickle, kPlainPickle},
@@ -108,6 +108,7 @@ Result<Content> sniff(Bytes first, std::uint64_t file_size) {
     return Content::safetensors;
   if (text.starts_with("PK\x03\x04") || text.starts_with("PK\x05\x06"))
     return Content::zip;
+  if (text.starts_with(kNpyMark)) return Content::npy;
   for (const Lookalike& known : kLookalikes)
     if (text.size() >= known.at && text.substr(known.at).starts_with(known.prefix))
       return not_weights(known.what, known.hint);

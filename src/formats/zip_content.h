@@ -11,7 +11,7 @@
 
 namespace weig {
 
-enum class ZipContent { torch };
+enum class ZipContent { torch, npz };
 
 // Fails with corrupt for archives of other things.
 Result<ZipContent> sniff_zip(std::span<const ZipMember> members);

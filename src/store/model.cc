@@ -78,14 +78,18 @@ Status check_digests(Model& model, Loader* loader, const OpenOptions& options) {
 }
 
 // What is wrong with an archive, or what else it is, is said before what to do.
-Status look_into_zip(const os::InputFile& file) {
+Result<ZipContent> look_into_zip(const os::InputFile& file) {
   const Input input{.size = file.size(),
                     .read = [&file](std::uint64_t offset, MutableBytes out) {
                       return file.read(offset, out);
                     }};
   WEIG_TRY_ASSIGN(members, read_zip(input));
-  WEIG_TRY(sniff_zip(members));
-  return {};
+  return sniff_zip(members);
+}
+
+Error convert_first(const std::string& what, const std::string& path) {
+  return Error(Code::unsupported, what + " cannot be used as it is")
+      .hint("convert it first: weig convert " + path);
 }
 
 }  // namespace
@@ -143,12 +147,16 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
         return backing->claim_big_endian(file, options);
       case Content::safetensors:
         break;
-      case Content::zip:
-        WEIG_TRY(look_into_zip(file));
-        [[fallthrough]];
+      case Content::zip: {
+        WEIG_TRY_ASSIGN(archive, look_into_zip(file));
+        return convert_first(
+            archive == ZipContent::npz ? "a NumPy archive" : "a PyTorch checkpoint",
+            path);
+      }
       case Content::torch_stream:
-        return Error(Code::unsupported, "a PyTorch checkpoint cannot be used as it is")
-            .hint("convert it first: weig convert " + path);
+        return convert_first("a PyTorch checkpoint", path);
+      case Content::npy:
+        return convert_first("a NumPy array", path);
     }
     return backing->claim_safetensors(file, first, options);
   };

@@ -56,7 +56,6 @@ LOOKALIKES = {
     "tar": (tar_of(GOOD), "tar", "unpack"),
     "zip": (zip_of(GOOD), "zip"),
     "gguf": (b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + bytes(64), "GGUF"),
-    "npy": (b"\x93NUMPY\1\0" + bytes(120), "NumPy"),
     "zeros": (bytes(100_000), "zeros"),
     "text": (b"These are not the weights you are looking for.\n" * 9, "not a WEIG or"),
     "random": (pattern(4096, 77), "not a WEIG or"),
