@@ -135,9 +135,9 @@ Command add_convert(CLI::App& app) {
       app.add_subcommand("convert", "Turn files of other formats into a WEIG file");
   command
       ->add_option("SRC", arguments->sources,
-                   "safetensors or WEIG files, PyTorch checkpoints, or a\n"
-                   "folder with a model; a member of a set stands for\n"
-                   "all of it")
+                   "safetensors or WEIG files, PyTorch checkpoints,\n"
+                   "NumPy's .npy and .npz, or a folder with a model; a\n"
+                   "member of a set stands for all of it")
       ->required()
       ->type_name("");
   command

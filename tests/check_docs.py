@@ -55,6 +55,11 @@ headers += check_rows(
     root / "docs" / "pytorch.md",
     ["pickle_test.cc", "torch_test.cc", "torch_stream_test.cc"],
 )
+headers += check_rows(
+    root / "docs" / "numpy.md",
+    ["npy_test.cc"],
+    r'(?:corrupt|unsupported)\("([a-z0-9_]+)"',
+)
 if not (dumps and rules and headers):
     problems.append("nothing was compared")
 for problem in problems:

@@ -350,6 +350,10 @@ std::vector<BadArchive> bad_archives() {
        }},
       {"member_no_utf8", "not UTF-8", Code::corrupt,
        [](Archive& archive) { archive.add("k\xFF.npy", three()); }},
+      {"member_name_too_long", "name is too long", Code::corrupt,
+       [](Archive& archive) {
+         archive.add(std::string(65536, 'k') + ".npy", three());
+       }},
       {"member_object", "run its pickle", Code::unsupported,
        [](Archive& archive) {
          archive.add("k.npy", file_of(dict("'|O'", "(3,)"), 9));

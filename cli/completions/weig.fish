@@ -27,7 +27,7 @@ complete -c weig -n "$none" -f -a doctor -d 'Say what will slow or break loading
 
 complete -c weig -n "__weig_in $commands" -l json -d 'Print JSON, errors too'
 complete -c weig -n '__weig_in convert get merge apply' -s o -l output -r -F -d 'What to write'
-complete -c weig -n '__weig_in export' -l to -x -a 'safetensors torch' -d 'Format to write'
+complete -c weig -n '__weig_in export' -l to -x -a 'safetensors torch npz npy' -d 'Format to write'
 complete -c weig -n '__weig_in convert get export merge apply bench' -s f -l force \
     -d 'Replace the output if it is there already'
 complete -c weig -n '__weig_in info ls get verify bench' -l accept-unsealed \

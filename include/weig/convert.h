@@ -115,10 +115,11 @@ struct ConvertReport {
 // for a name that ends in ".weig" already.
 Result<std::string> default_target(std::span<const std::string> sources);
 
-// Converts a safetensors file, a WEIG file (minimal, big-endian or sealed; a member of
-// a set stands for all of it), a folder with a model (one file, or shards with their
-// index), or several files whose tensors have distinct names, into the WEIG file
-// `target` (default_target() if empty; a name inside it if it is a folder). Content
+// Converts a safetensors file, a PyTorch checkpoint, NumPy's array or archive, a WEIG
+// file (minimal, big-endian or sealed; a member of a set stands for all of it), a
+// folder with a model (one file, or shards with their index), or several files whose
+// tensors have distinct names, into the WEIG file `target` (default_target() if empty;
+// a name inside it if it is a folder). Content
 // decides what a source is. What is made of a set is, byte for byte, what would have
 // been made of its source at once.
 //
@@ -140,8 +141,9 @@ Result<ConvertReport> convert(std::span<const std::string> sources,
 Status check_source_header(const Model& model);
 Status check_source_header(const ModelSet& set);
 
-// What export_file() writes.
-enum class ExportFormat { safetensors, torch };
+// What export_file() writes. npy: a folder with a file for each tensor, which must not
+// be there or be empty, or, if the target's name ends in ".npy", one file of one tensor.
+enum class ExportFormat { safetensors, torch, npz, npy };
 
 // How it is called; the format of that name, or nothing; all names.
 std::string_view export_format_name(ExportFormat format) noexcept;

@@ -224,13 +224,16 @@ class HeaderText {
   bool has_shape_ = false;
 };
 
+Error cut_header(Bytes front) {
+  return Error(Code::corrupt, "the .npy header is cut").at(front.size());
+}
+
 }  // namespace
 
 Result<std::uint64_t> npy_data_begin(Bytes front) {
   if (!text_of(front).starts_with(kNpyMark))
     return Error(Code::corrupt, "no mark of a .npy file").at(0);
-  const Error cut = Error(Code::corrupt, "the .npy header is cut").at(front.size());
-  if (front.size() < kLengthAt) return cut;
+  if (front.size() < kLengthAt) return cut_header(front);
   const auto major = std::to_integer<unsigned>(front[kVersionAt]);
   const auto minor = std::to_integer<unsigned>(front[kVersionAt + 1]);
   const std::uint64_t width = length_bytes(major, minor);
@@ -239,7 +242,7 @@ Result<std::uint64_t> npy_data_begin(Bytes front) {
         .at(kVersionAt)
         .found(std::to_string(major) + "." + std::to_string(minor))
         .expected("1.0, 2.0 or 3.0");
-  if (front.size() < kLengthAt + width) return cut;
+  if (front.size() < kLengthAt + width) return cut_header(front);
   const std::uint64_t length =
       width == 2 ? std::uint64_t{load<std::uint16_t>(front.data() + kLengthAt)}
                  : std::uint64_t{load<std::uint32_t>(front.data() + kLengthAt)};

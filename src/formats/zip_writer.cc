@@ -2,6 +2,7 @@
 #include "formats/zip_writer.h"
 
 #include <libdeflate.h>
+#include <zlib.h>
 
 #include "core/bytes.h"
 
@@ -52,6 +53,12 @@ void put_kind(std::string& out, std::uint16_t flags, bool large) {
 }
 
 }  // namespace
+
+std::uint32_t joined_crc(std::uint32_t first, std::uint32_t second,
+                         std::uint64_t second_bytes) {
+  return static_cast<std::uint32_t>(
+      crc32_combine(first, second, static_cast<z_off_t>(second_bytes)));
+}
 
 std::string ZipWriter::header(const Member& member) const {
   const bool behind = (member.flags & kSizesBehind) != 0;

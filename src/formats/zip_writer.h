@@ -10,6 +10,10 @@
 
 namespace weig {
 
+// The CRC-32 of two parts together, of which the second has so many bytes.
+std::uint32_t joined_crc(std::uint32_t first, std::uint32_t second,
+                         std::uint64_t second_bytes);
+
 class ZipWriter {
  public:
   // `alignment`: of the place of every member's bytes in the archive.

@@ -10,6 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 
 import corpus
+import numpy_corpus
 import safetensors_corpus
 import torch_corpus
 import weig_accepted
@@ -22,6 +23,7 @@ LEAST_ACCEPTED, LEAST_REFUSED = 40, 150
 def files():
     found = [*weig_accepted.files(), *safetensors_corpus.accepted()]
     found += [*weig_refused.files(), *weig_refused_others.files()]
+    found += [*numpy_corpus.accepted(), *numpy_corpus.refused()]
     found += [*torch_corpus.accepted(), *torch_corpus.refused()]
     return found + [*safetensors_corpus.refused()]
 

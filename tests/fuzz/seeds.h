@@ -13,6 +13,7 @@ std::vector<Input> safetensors_seeds();
 std::vector<Input> index_seeds();
 std::vector<Input> big_endian_seeds();
 std::vector<Input> metadata_seeds();
+std::vector<Input> npy_seeds();
 std::vector<Input> pickle_seeds();
 std::vector<Input> plan_seeds();
 std::vector<Input> roundtrip_seeds();

@@ -18,6 +18,7 @@ constexpr auto kTargets = std::to_array<Target>({
     {"index", run_index, mutate_json, index_seeds},
     {"big_endian", run_big_endian, mutate_weig, big_endian_seeds},
     {"metadata", run_metadata, mutate_json, metadata_seeds},
+    {"npy", run_npy, mutate_raw, npy_seeds},
     {"pickle", run_pickle, mutate_pickle, pickle_seeds},
     {"plan", run_plan, mutate_raw, plan_seeds},
     {"roundtrip", run_roundtrip, mutate_any, roundtrip_seeds},

@@ -31,7 +31,8 @@ struct Target {
   std::vector<Input> (*seeds)();
 };
 
-// view, lazy, safetensors, index, big_endian, metadata, pickle, plan, roundtrip, torch.
+// view, lazy, safetensors, index, big_endian, metadata, npy, pickle, plan, roundtrip,
+// torch.
 std::span<const Target> targets();
 // Null where there is none of that name.
 const Target* find_target(std::string_view name);
@@ -42,6 +43,7 @@ void run_safetensors(Bytes input);
 void run_index(Bytes input);
 void run_big_endian(Bytes input);
 void run_metadata(Bytes input);
+void run_npy(Bytes input);
 void run_pickle(Bytes input);
 void run_plan(Bytes input);
 void run_roundtrip(Bytes input);

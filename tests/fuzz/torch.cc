@@ -10,6 +10,7 @@
 #include "formats/torch_stream.h"
 #include "formats/zip_writer.h"
 #include "image.h"
+#include "manifest_promises.h"
 #include "mutate.h"
 #include "pickle_bytes.h"
 #include "seeds.h"
@@ -28,62 +29,6 @@ TorchOptions options() {
   TorchOptions limited;
   limited.max_header_bytes = 1 << 24;
   return limited;
-}
-
-weig::Input input_over(Bytes bytes) {
-  return {.size = bytes.size(), .read = [bytes](std::uint64_t at, MutableBytes out) {
-            promise(fits(at, out.size(), bytes.size()), "reads stay in the file");
-            std::ranges::copy(bytes.subspan(at, out.size()), out.begin());
-            return Status();
-          }};
-}
-
-// The last byte that a strided tensor needs, and one more.
-std::uint64_t end_of(std::span<const std::uint64_t> shape, const ElementStorage& lies,
-                     std::uint64_t width) {
-  std::uint64_t last = 0;
-  for (std::size_t d = 0; d < lies.strides.size(); ++d)
-    last += (shape[d] - 1) * lies.strides[d];
-  return lies.first + (last + 1) * width;
-}
-
-void promise_entry(const Manifest& manifest, const Manifest::Entry& entry,
-                   std::uint64_t file_size) {
-  const std::string_view name = manifest.name(entry);
-  promise(is_utf8(name) && name.size() <= 65'535, "names are names", name);
-  const DtypeInfo& info = *dtype_info(entry.dtype);
-  const Implied implied = implied_bytes(info, manifest.shape(entry));
-  promise(implied.rule == Rule::none && implied.bytes == entry.size,
-          "data has the size that type and shape imply", name);
-  if (entry.storage == Manifest::kAsItIs) {
-    promise(fits(entry.begin, entry.size, file_size), "data lies in the file", name);
-    return;
-  }
-  const ElementStorage& lies = manifest.storages[entry.storage];
-  promise(fits(lies.begin, lies.size, file_size), "the storage lies in the file", name);
-  promise(lies.packing != ElementStorage::Packing::none || lies.size == lies.bytes,
-          "what is not packed has one size", name);
-  const std::uint64_t end = lies.strides.empty()
-                                ? lies.first + entry.size
-                                : end_of(manifest.shape(entry), lies, info.block_bytes);
-  promise(end <= lies.bytes, "elements lie in the storage", name);
-}
-
-void promise_manifest(const Result<Manifest>& manifest, std::uint64_t file_size) {
-  if (!manifest) {
-    failure(manifest.error());
-    return;
-  }
-  std::uint64_t names = 0;
-  for (const Manifest::Entry& entry : manifest->entries()) {
-    promise_entry(*manifest, entry, file_size);
-    names += entry.name_bytes;
-  }
-  promise(names <= (std::uint64_t{65} << 20), "names are bounded");
-  for (const auto* lines : {&manifest->skipped, &manifest->warnings})
-    for (const std::string& line : *lines)
-      promise(line == escaped(line, 0, line.size()), "what is told can be printed",
-              line);
 }
 
 test::TorchArchive archive_around(std::string_view pickle) {

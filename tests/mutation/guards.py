@@ -57,6 +57,9 @@ NO_TESTS = {
     "safetensors_dtype_named": "a name's type; its caller is a guard",
     "group_name_length": "the layout that a writer chooses",
     "find_minimal": "a search",
+    "next_is": "what comes next in a header",
+    "npy_dtype_name": "a name for writing",
+    "is_npz": "what an archive is",
 }
 _ERRORS = ("Error", "std::optional<Error>")
 _ANSWERS = re.compile(r"^(bool|std::optional<.*>|std::size_t)$")

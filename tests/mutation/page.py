@@ -14,7 +14,7 @@ where it cannot tell.
 
 """
 # The documents whose tables name rows.
-DOCUMENTS = ("format.md", "safetensors.md", "zip.md")
+DOCUMENTS = ("format.md", "safetensors.md", "zip.md", "numpy.md")
 KINDS = {
     "refusal": (
         "Rules of files",
