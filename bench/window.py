@@ -148,7 +148,7 @@ print_table(
 print("\n" + commands["warm (what will stay)"]["printed"])
 print(commands["bench, in all ways that fit"]["printed"])
 print_verdict(
-    "verify, warm, bench, convert and merge in that cgroup",
+    "verify, warm, bench, convert, merge and quantize in that cgroup",
     "all end well, nothing killed",
     f"{kills} killed",
     kills == 0,

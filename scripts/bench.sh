@@ -74,13 +74,18 @@ seven_billion() {
   rm -f "$large".*
 }
 
-quantize() {
-  local brain=$scratch/brain
+# A model of numbers that can be quantized: the other's are any bits.
+brain=$scratch/brain
+need_brain() {
+  [[ -e $brain.weig ]] && return
   python bench/make_model.py brain "${LAYERS:-10}" "$brain.safetensors"
   build/release/bin/weig convert "$brain.safetensors" -o "$brain.weig" >/dev/null
+}
+
+quantize() {
+  need_brain
   python bench/quantize.py "$brain.safetensors" "$brain.weig" "$scratch/int8.weig" \
     "$rounds"
-  rm "$brain".*
 }
 
 larger() {
@@ -125,8 +130,8 @@ measure() {
           python bench/ways.py "$source" "$model" "$rounds" "$fresh_rounds" ;;
     steady) need_model
             python bench/steady.py "$model" "$scratch" "$rounds" ;;
-    window) need_model
-            python bench/window.py "$model" "$rounds" ;;
+    window) need_brain
+            python bench/window.py "$brain.weig" "$rounds" ;;
     quantize) quantize ;;
     peers-load) peers_load ;;
     seven-billion) seven_billion ;;
