@@ -56,6 +56,11 @@ headers += check_rows(
     ["pickle_test.cc", "torch_test.cc", "torch_stream_test.cc"],
 )
 headers += check_rows(
+    root / "docs" / "zip.md",
+    ["inflate_test.cc", "zip_test.cc"],
+    r"(?:TEST\(Zip, |\{\")((?:member|packed)_[a-z_]+)[\"),]",
+)
+headers += check_rows(
     root / "docs" / "numpy.md",
     ["npy_test.cc"],
     r'(?:corrupt|unsupported)\("([a-z0-9_]+)"',

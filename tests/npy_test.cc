@@ -168,6 +168,8 @@ std::vector<Bad> bad_files() {
       {"cut_array", "the array is cut", Code::corrupt, file_of(good, 2)},
       {"bytes_behind", "1 bytes after the array", Code::corrupt, file_of(good, 4)},
       corrupt("no_dict", "no dict", "[1, 2]"),
+      corrupt("no_brace", "expected '{'",
+              "'descr': '|u1', 'fortran_order': False, 'shape': (3,)}"),
       corrupt("no_comma", "expected ','", "{'descr': '|u1' 'fortran_order': False}"),
       corrupt("no_colon", "expected ':'", "{'descr' '|u1'}"),
       corrupt("no_end", "expected '\\''", "{'descr': '|u1',"),
@@ -193,6 +195,7 @@ std::vector<Bad> bad_files() {
       corrupt("shape_negative", "no whole number", dict("'|u1'", "(-3,)")),
       corrupt("shape_text", "no whole number", dict("'|u1'", "(x,)")),
       corrupt("shape_fraction", "expected ')'", dict("'|u1'", "(3.0,)")),
+      corrupt("shape_zero_before", "begins with 0", dict("'|u1'", "(03,)")),
       corrupt("shape_commas", "no whole number", dict("'|u1'", "(,)")),
       corrupt("shape_long_in_version_3", "expected ')'", dict("'|u1'", "(3L,)"), 3, 3),
       corrupt("above_64_bits", "beyond 64 bits",
@@ -229,6 +232,13 @@ TEST(Npy, cut_anywhere_is_refused) {
   const std::string file = file_of(dict("'<f4'", "(2, 3)"), 24);
   for (std::size_t size = 0; size < file.size(); ++size)
     EXPECT_FALSE(read(file.substr(0, size))) << size;
+}
+
+TEST(Npy, hands_on_what_reading_says) {
+  const Input input{.size = 1000, .read = [](std::uint64_t, MutableBytes) -> Status {
+                      return Error(Code::io, "no more");
+                    }};
+  EXPECT_EQ(read_npy(input, "a", Strictness::strict).error().code(), Code::io);
 }
 
 TEST(Npy, names_are_checked) {

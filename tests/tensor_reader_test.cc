@@ -117,6 +117,29 @@ TEST_F(TensorReaderTest, reads_no_bytes_and_their_checksum) {
   EXPECT_FALSE(read(storage, Dtype::u8, {0}, 1));
 }
 
+TEST_F(TensorReaderTest, compares_the_checksum_of_what_is_brought_into_order) {
+  const auto bytes = count_up(6000);
+  const auto packed = deflated(bytes);
+  ElementStorage plain{.size = bytes.size(),
+                       .bytes = bytes.size(),
+                       .strides = {1, 20},
+                       .crc = crc_of(bytes)};
+  ElementStorage inside = plain;
+  inside.packing = ElementStorage::Packing::deflate;
+  inside.size = packed.size();
+  for (auto [storage, file] :
+       {std::pair(plain, Bytes(bytes)), {inside, Bytes(packed)}}) {
+    write(file);
+    const auto got = read(storage, Dtype::u8, {20, 300}, 4096);
+    ASSERT_TRUE(got) << got.error().message();
+    EXPECT_EQ((*got)[1], bytes[20]);
+    *storage.crc ^= 1;
+    const auto damaged = read(storage, Dtype::u8, {20, 300}, 4096);
+    ASSERT_FALSE(damaged);
+    EXPECT_EQ(damaged.error().code(), Code::checksum);
+  }
+}
+
 TEST_F(TensorReaderTest, finds_damage_of_what_is_packed) {
   const auto bytes = count_up(100'000);
   const auto packed = deflated(bytes);

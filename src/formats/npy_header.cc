@@ -81,7 +81,7 @@ class HeaderText {
       WEIG_TRY(read_value(key));
       if (!next_is('}')) WEIG_TRY(expect(","));
     }
-    WEIG_TRY(expect("}"));
+    rest_.remove_prefix(1);
     skip_spaces();
     if (!rest_.empty()) return broken("the header goes on after its dict");
     if (!has_descr_) return broken("the header has no descr");
@@ -201,18 +201,22 @@ class HeaderText {
       if (code != std::errc())
         return broken("the shape holds what is no whole number")
             .found(in_quotes(rest_.substr(0, 20)));
+      if (behind - rest_.data() > 1 && rest_.starts_with('0'))
+        return broken("the shape holds a number that begins with 0")
+            .found(in_quotes(rest_.substr(0, 20)));
       if (header_.shape.size() == disk::kMaxRank)
         return broken("the shape has too many numbers").expected("at most 64");
       header_.shape.push_back(dimension);
       rest_.remove_prefix(static_cast<std::size_t>(behind - rest_.data()));
       if (version_ < 3 && rest_.starts_with('L')) rest_.remove_prefix(1);
       has_comma = next_is(',');
-      if (has_comma) WEIG_TRY(expect(","));
+      if (has_comma) rest_.remove_prefix(1);
       if (!has_comma && !next_is(')')) return expect(")");
     }
     if (header_.shape.size() == 1 && !has_comma)
       return broken("the shape is no tuple").hint("one of one number has a comma");
-    return expect(")");
+    rest_.remove_prefix(1);
+    return {};
   }
 
   std::string_view text_;

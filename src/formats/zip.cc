@@ -45,6 +45,27 @@ constexpr std::uint16_t kDeflated = 8;
 constexpr std::uint64_t kMaxRatio = 1032;
 
 Error corrupt(std::string what) { return Error(Code::corrupt, std::move(what)); }
+Error one_of_several() {
+  return Error(Code::unsupported, "the archive is one of several parts");
+}
+Error no_end(const Input& input) {
+  return corrupt("the zip archive has no directory at its end")
+      .found(std::to_string(input.size) + " bytes")
+      .hint("the file was cut, or something follows it");
+}
+Error broken_large_end(std::uint64_t at) {
+  return corrupt("the archive's 64-bit end is damaged").at(at);
+}
+Error broken_extra() { return corrupt("an extra field of the archive is damaged"); }
+Error too_many(const char* what, std::uint64_t found, std::uint64_t most) {
+  return Error(Code::limit, what)
+      .found(found)
+      .expected("at most " + std::to_string(most));
+}
+Error disagrees(const char* what, const std::string& name) {
+  return corrupt("a member's own header and the directory disagree")
+      .found(std::string(what) + " of " + in_quotes(name));
+}
 
 // Fields one after the other, which are all there.
 class Fields {
@@ -84,10 +105,6 @@ Result<std::vector<std::byte>> bytes_at(const Input& input, std::uint64_t offset
 
 // The place of the end record: the one mark whose comment is all that follows.
 Result<std::uint64_t> find_end(const Input& input) {
-  const Error none = corrupt("the zip archive has no directory at its end")
-                         .found(std::to_string(input.size) + " bytes")
-                         .hint("the file was cut, or something follows it");
-  if (input.size < kEndBytes) return none;
   const std::uint64_t size = std::min(input.size, kEndBytes + kMaxComment);
   WEIG_TRY_ASSIGN(tail, bytes_at(input, input.size - size, size));
   std::optional<std::uint64_t> found;
@@ -99,7 +116,7 @@ Result<std::uint64_t> find_end(const Input& input) {
     if (found) return corrupt("the archive has two ends").at(input.size - size + at);
     found = input.size - size + at;
   }
-  if (!found) return none;
+  if (!found) return no_end(input);
   return *found;
 }
 
@@ -111,23 +128,20 @@ Result<std::optional<Directory>> find_large(const Input& input, std::uint64_t en
   WEIG_TRY_ASSIGN(locator, bytes_at(input, locator_at, kLargeLocatorBytes));
   Fields fields(locator);
   if (fields.u32() != kLargeLocatorMark) return std::optional<Directory>();
-  const Error broken = corrupt("the archive's 64-bit end is damaged").at(locator_at);
   const std::uint64_t disk = fields.u32();
   const std::uint64_t at = fields.u64();
   const std::uint64_t disks = fields.u32();
-  if (disk != 0 || disks > 1)
-    return Error(Code::unsupported, "the archive is one of several parts");
-  if (!fits(at, kLargeEndBytes, locator_at)) return broken;
+  if (disk != 0 || disks > 1) return one_of_several().at(locator_at);
+  if (!fits(at, kLargeEndBytes, locator_at)) return broken_large_end(locator_at);
   WEIG_TRY_ASSIGN(record, bytes_at(input, at, kLargeEndBytes));
   Fields in_record(record);
   if (in_record.u32() != kLargeEndMark || in_record.u64() != locator_at - at - 12)
-    return broken;
+    return broken_large_end(at);
   in_record.take(4);  // versions
-  if (in_record.u32() != 0 || in_record.u32() != 0)
-    return Error(Code::unsupported, "the archive is one of several parts");
+  if (in_record.u32() != 0 || in_record.u32() != 0) return one_of_several().at(at);
   Directory directory;
   directory.count = in_record.u64();
-  if (in_record.u64() != directory.count) return broken;
+  if (in_record.u64() != directory.count) return broken_large_end(at);
   directory.size = in_record.u64();
   directory.begin = in_record.u64();
   begin = at;
@@ -139,15 +153,13 @@ Result<Directory> find_directory(const Input& input) {
   WEIG_TRY_ASSIGN(record, bytes_at(input, end, kEndBytes));
   Fields fields(record);
   fields.take(4);
-  if (fields.u16() != 0 || fields.u16() != 0)
-    return Error(Code::unsupported, "the archive is one of several parts").at(end);
+  if (fields.u16() != 0 || fields.u16() != 0) return one_of_several().at(end);
   Directory directory;
   const std::uint64_t count_here = fields.u16();
   directory.count = fields.u16();
   directory.size = fields.u32();
   directory.begin = fields.u32();
-  if (count_here != directory.count)
-    return Error(Code::unsupported, "the archive is one of several parts").at(end);
+  if (count_here != directory.count) return one_of_several().at(end);
   std::uint64_t directory_end = end;
   WEIG_TRY_ASSIGN(large, find_large(input, end, directory_end));
   if (large) {
@@ -199,24 +211,21 @@ Header read_header(Fields& fields) {
 // Numbers that stand in the extra fields, in the order in which they are missed.
 Status read_large(Bytes extra, std::span<std::uint64_t* const> missed) {
   Fields fields(extra);
-  const auto broken = [] {
-    return corrupt("an extra field of the archive is damaged");
-  };
   bool found = false;
   while (fields.left() >= 4) {
     const std::uint64_t id = fields.u16();
     const std::uint64_t size = fields.u16();
-    if (size > fields.left()) return broken();
+    if (size > fields.left()) return broken_extra();
     Fields field(fields.take(size));
     if (id != kLargeId) continue;
-    if (found) return broken();
+    if (found) return broken_extra();
     found = true;
     for (std::uint64_t* const number : missed) {
-      if (field.left() < 8) return broken();
+      if (field.left() < 8) return broken_extra();
       *number = field.u64();
     }
   }
-  if (!missed.empty() && !found) return broken();
+  if (!missed.empty() && !found) return broken_extra();
   return {};
 }
 
@@ -243,17 +252,12 @@ class ZipReader {
   };
 
   Status check_limits() const {
-    const auto over = [](const char* what, std::uint64_t found, std::uint64_t most) {
-      return Error(Code::limit, what)
-          .found(found)
-          .expected("at most " + std::to_string(most));
-    };
     if (directory_.count > options_.max_members)
-      return over("the archive has more members than are allowed", directory_.count,
-                  options_.max_members);
+      return too_many("the archive has more members than are allowed", directory_.count,
+                      options_.max_members);
     if (directory_.size > options_.max_directory_bytes)
-      return over("the archive's directory is larger than is allowed", directory_.size,
-                  options_.max_directory_bytes);
+      return too_many("the archive's directory is larger than is allowed",
+                      directory_.size, options_.max_directory_bytes);
     if (directory_.count > directory_.size / kEntryBytes)
       return corrupt("the archive's directory is too small for its members")
           .at(directory_.begin)
@@ -309,9 +313,9 @@ class ZipReader {
     for (std::uint64_t* const number : {&header.bytes, &header.size, &place.header_at})
       if (*number == kElsewhere) missed.push_back(number);
     WEIG_TRY(read_large(extra, missed));
-    WEIG_TRY(take(cursor, comment_bytes));
-    if (disk != 0)
-      return Error(Code::unsupported, "the archive is one of several parts");
+    if (auto comment = take(cursor, comment_bytes); !comment)
+      return std::move(comment).error();
+    if (disk != 0) return one_of_several();
     member.is_deflated = header.method == kDeflated;
     member.size = header.size;
     member.bytes = header.bytes;
@@ -322,24 +326,28 @@ class ZipReader {
     return {};
   }
 
+  static Error in_member(const ZipMember& member, Error error) {
+    return std::move(error).found("in " + in_quotes(member.name));
+  }
+
   static Status check_member(const ZipMember& member, const Header& header) {
-    const auto named = [&](Error error) {
-      return std::move(error).found("in " + in_quotes(member.name));
-    };
     if ((header.flags & kEncrypted) != 0)
-      return named(Error(Code::unsupported, "a member of the archive is encrypted"));
+      return in_member(
+          member, Error(Code::unsupported, "a member of the archive is encrypted"));
     if ((header.flags & kPatched) != 0 ||
         (header.method != kStored && header.method != kDeflated))
-      return named(Error(Code::unsupported,
-                         "a member of the archive is packed by a method that is not "
-                         "read: " +
-                             std::to_string(header.method)));
+      return in_member(
+          member, Error(Code::unsupported,
+                        "a member of the archive is packed by a method that is not "
+                        "read: " +
+                            std::to_string(header.method)));
     if (member.name.find('\0') != member.name.npos)
-      return named(corrupt("a member's name has a NUL character"));
+      return in_member(member, corrupt("a member's name has a NUL character"));
     if (!member.is_deflated && member.size != member.bytes)
-      return named(corrupt("a stored member has two sizes"));
+      return in_member(member, corrupt("a stored member has two sizes"));
     if (member.is_deflated && member.bytes / kMaxRatio > member.size)
-      return named(corrupt("a member says that it unpacks to more than it can"));
+      return in_member(member,
+                       corrupt("a member says that it unpacks to more than it can"));
     return {};
   }
 
@@ -394,26 +402,22 @@ class ZipReader {
 
   // By the local header, which must say what the directory says.
   Status find_bytes(ZipMember& member, const Place& place) const {
-    const auto differs = [&](const char* what) {
-      return corrupt("a member's own header and the directory disagree")
-          .found(std::string(what) + " of " + in_quotes(member.name));
-    };
     const std::uint64_t fixed_bytes = kLocalBytes + member.name.size();
     if (!fits(place.header_at, fixed_bytes, directory_.begin))
       return corrupt("a member lies outside the archive")
           .found(in_quotes(member.name) + " at " + std::to_string(place.header_at));
     WEIG_TRY_ASSIGN(fixed, bytes_at(input_, place.header_at, fixed_bytes));
     Fields fields(fixed);
-    if (fields.u32() != kLocalMark) return differs("the mark");
+    if (fields.u32() != kLocalMark) return disagrees("the mark", member.name);
     fields.take(2);  // version
     Header local = read_header(fields);
     const Header& told = place.header;
     if (local.name_bytes != member.name.size() ||
         text_of(fields.take(fields.left())) != member.name)
-      return differs("the name");
-    if (local.method != told.method) return differs("the method");
+      return disagrees("the name", member.name);
+    if (local.method != told.method) return disagrees("the method", member.name);
     if (((local.flags ^ told.flags) & (kEncrypted | kSizesBehind)) != 0)
-      return differs("the flags");
+      return disagrees("the flags", member.name);
     const std::uint64_t extra_at = place.header_at + fixed_bytes;
     if (!fits(extra_at, local.extra_bytes, directory_.begin))
       return corrupt("a member lies outside the archive").found(in_quotes(member.name));
@@ -426,9 +430,9 @@ class ZipReader {
     const auto other = [&](std::uint64_t here, std::uint64_t there) {
       return here != there && !(behind && here == 0);
     };
-    if (other(local.crc, told.crc)) return differs("the checksum");
+    if (other(local.crc, told.crc)) return disagrees("the checksum", member.name);
     if (other(local.size, told.size) || other(local.bytes, told.bytes))
-      return differs("the size");
+      return disagrees("the size", member.name);
     member.begin = extra_at + local.extra_bytes;
     if (!fits(member.begin, member.size, directory_.begin))
       return corrupt("a member lies outside the archive")

@@ -18,5 +18,6 @@ std::vector<Input> pickle_seeds();
 std::vector<Input> plan_seeds();
 std::vector<Input> roundtrip_seeds();
 std::vector<Input> torch_seeds();
+std::vector<Input> zip_seeds();
 
 }  // namespace weig::fuzz

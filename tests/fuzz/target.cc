@@ -23,6 +23,7 @@ constexpr auto kTargets = std::to_array<Target>({
     {"plan", run_plan, mutate_raw, plan_seeds},
     {"roundtrip", run_roundtrip, mutate_any, roundtrip_seeds},
     {"torch", run_torch, mutate_raw, torch_seeds},
+    {"zip", run_zip, mutate_raw, zip_seeds},
 });
 
 }  // namespace

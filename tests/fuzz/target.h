@@ -32,7 +32,7 @@ struct Target {
 };
 
 // view, lazy, safetensors, index, big_endian, metadata, npy, pickle, plan, roundtrip,
-// torch.
+// torch, zip.
 std::span<const Target> targets();
 // Null where there is none of that name.
 const Target* find_target(std::string_view name);
@@ -48,6 +48,7 @@ void run_pickle(Bytes input);
 void run_plan(Bytes input);
 void run_roundtrip(Bytes input);
 void run_torch(Bytes input);
+void run_zip(Bytes input);
 
 // For builds without libFuzzer: flips, copies, inserts and removes bytes.
 std::size_t plain_mutation(std::uint8_t* data, std::size_t size, std::size_t max_size);

@@ -60,6 +60,8 @@ NO_TESTS = {
     "next_is": "what comes next in a header",
     "npy_dtype_name": "a name for writing",
     "is_npz": "what an archive is",
+    "is_large": "how large a field a number needs",
+    "size": "how many there are",
 }
 _ERRORS = ("Error", "std::optional<Error>")
 _ANSWERS = re.compile(r"^(bool|std::optional<.*>|std::size_t)$")
@@ -79,6 +81,7 @@ OTHERS = {
     "build_index",
     "check_front",
     "sniff",
+    "sniff_zip",
     "text_lookalike",
     "Tensor::check_typed",
     "View::operator[]",

@@ -413,9 +413,10 @@ def test_an_archive_in_an_archive(refused_numpy):
     refused_numpy(archive({"a.npz": inner}), CORRUPT, "zip archive of other things")
 
 
-def test_damage(refused_numpy):
+@pytest.mark.parametrize("order", "CF")
+def test_damage(refused_numpy, order):
     """C56"""
-    raw = bytearray(npz(a=np.ones(1000)))
+    raw = bytearray(npz(a=np.ones((20, 50), order=order)))
     raw[4000] ^= 1
     refused_numpy(bytes(raw), CHECKSUM, "tensor 'a'", "checksum")
 
