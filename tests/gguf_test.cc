@@ -355,7 +355,10 @@ TEST(Gguf, has_limits) {
   // All before the second value; and one string.
   GgufImage one_text;
   one_text.keys = {GgufBytes().string("k").u32(8).string(std::string(20, 'x')).out};
-  for (const auto& file : {bytes, one_text.bytes()}) {
+  // Three escapes are longer than three bytes.
+  GgufImage escapes;
+  escapes.keys = {GgufBytes().string("k").u32(8).string("\1\1\1").out};
+  for (const auto& file : {bytes, one_text.bytes(), escapes.bytes()}) {
     const auto long_text = read_gguf(input_over(file), {.max_metadata_bytes = 14});
     ASSERT_FALSE(long_text);
     EXPECT_EQ(long_text.error().code(), Code::limit);

@@ -9,6 +9,7 @@
 
 #include <weig/lora.h>
 #include <weig/metadata.h>
+#include <weig/view.h>
 
 #include "convert/change_writer.h"
 #include "convert/changes.h"
@@ -24,6 +25,7 @@
 #include "core/digest.h"
 #include "core/progress.h"
 #include "core/try.h"
+#include "store/member_name.h"
 #include "store/sink.h"
 
 namespace weig {
@@ -42,8 +44,12 @@ bool is_inside(const std::string& path, const std::string& folder) {
 std::string target_name(const std::string& source) {
   const std::filesystem::path path(source);
   if (os::is_folder(source)) return (path / "model.weig").string();
+  const auto ending = path.extension();
+  // One part of a GGUF model stands for all of it.
+  if (const auto part = parse_member_name(source); part && ending == ".gguf")
+    return part->stem + ".weig";
   std::filesystem::path target = path;
-  if (path.extension() == ".safetensors" || path.extension() == ".gguf")
+  if (ending == ".safetensors" || ending == ".gguf")
     return target.replace_extension("weig").string();
   return target.string() + ".weig";
 }
@@ -175,6 +181,11 @@ class Conversion {
       metadata = std::move(text);
     }
     if (metadata) {
+      constexpr std::uint64_t kMost = ViewOptions{}.max_metadata_bytes;
+      if (metadata->size() > kMost)
+        return Error(Code::limit, "the metadata is larger than readers allow")
+            .found(std::to_string(metadata->size()) + " bytes")
+            .expected("at most " + std::to_string(kMost));
       const Bytes bytes = bytes_of(*metadata);
       sections_.push_back(
           {disk::SectionKind::metadata, std::vector(bytes.begin(), bytes.end())});

@@ -100,9 +100,6 @@ Status add_gguf_split(SourceFile part, const ConvertOptions& options,
                       Sources& sources) {
   const GgufSplit split = *part.gguf_split;
   WEIG_TRY_ASSIGN(common, common_name(part));
-  for (const SourceFile& source : sources.files)
-    if (source.gguf_split && source.file.path() == common + ending_of(0, split.count))
-      return {};
   WEIG_TRY(check_present(common, split));
   std::uint64_t tensors = 0;
   for (std::uint64_t i = 0; i < split.count; ++i) {

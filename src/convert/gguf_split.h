@@ -7,9 +7,8 @@
 
 namespace weig {
 
-// Adds all files of the model that `part` is one of, in order, unless they are there.
-// Fails with corrupt where names and keys differ, and with cannot_open naming all that
-// are missing.
+// Adds all files of the model that `part` is one of, in order. Fails with corrupt where
+// names and keys differ, and with cannot_open naming all that are missing.
 Status add_gguf_split(SourceFile part, const ConvertOptions& options, Sources& sources);
 
 }  // namespace weig

@@ -347,7 +347,10 @@ Result<Sources> open_sources(std::span<const std::string> paths,
     WEIG_TRY_ASSIGN(source, open_source(path, options));
     if (source.gguf_split) {
       // So is a split one, and from any of its files.
-      if (is_among(sources.files, path)) --models;
+      if (is_among(sources.files, path)) {
+        --models;
+        continue;
+      }
       WEIG_TRY(add_gguf_split(std::move(source), options, sources));
       continue;
     }

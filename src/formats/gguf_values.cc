@@ -131,6 +131,8 @@ Status GgufCursor::append_string(std::string& out) {
   } else {
     append_hex(out, text);
   }
+  // It may be six times as long as what it stands for.
+  if (out.size() > max_text_bytes_) return too_much_text();
   return {};
 }
 

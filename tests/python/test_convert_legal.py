@@ -410,3 +410,12 @@ def test_info_names_the_first_groups_and_the_last(weig, tmp_path, layers, line):
     source.write_bytes(by_hand(tensors))
     weig.ok("convert", source)
     assert f"groups        {line}\n" in weig.ok("info", tmp_path / "m.weig").text
+
+
+def test_metadata_that_readers_do_not_take(weig, tmp_path):
+    """What convert writes can be opened."""
+    source = tmp_path / "m.safetensors"
+    source.write_bytes(by_hand({}, {"a": "x" * (256 << 20)}))
+    run = weig("convert", source)
+    assert run.status == LIMIT and "larger than readers allow" in run.err
+    assert not (tmp_path / "m.weig").exists()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from command import CORRUPT, UNSUPPORTED, assert_same_file
+from command import CORRUPT, LIMIT, UNSUPPORTED, assert_same_file
 from gguf_file import (
     ARRAY,
     BOOL,
@@ -244,6 +244,22 @@ def test_padding_that_is_not_zero(weig, tmp_path):
     assert not weig.ok("export", "--json", tmp_path / "m.weig", tmp_path / "a.gguf").json()["exact"]
 
 
+def test_text_of_values_is_limited(weig, tmp_path):
+    """What convert writes can be opened; what is longer takes little memory."""
+    for length in (50 << 20, 100 << 20):
+        path = tmp_path / "m.gguf"
+        path.write_bytes(gguf([NAME, ("k", STRING, b"\1" * length)], []))
+        run = weig("convert", path, "-o", tmp_path / "m.weig")
+        assert run.status == LIMIT and "more text" in run.err
+        assert not (tmp_path / "m.weig").exists()
+    # Each value fits, all together do not.
+    keys = [(f"k{i}", STRING, b"x" * (127 << 20)) for i in range(2)]
+    path.write_bytes(gguf([NAME, *keys, ("z" * 60000, STRING, b"x" * (2 << 20))], []))
+    run = weig("convert", path, "-o", tmp_path / "m.weig")
+    assert run.status == LIMIT and "metadata" in run.err
+    assert not (tmp_path / "m.weig").exists()
+
+
 # --- In parts -------------------------------------------------------------------------
 
 
@@ -275,8 +291,11 @@ def test_any_part_stands_for_the_model(weig, tmp_path):
             assert (get(weig, model, name, tmp_path) == array).all()
         keys = weig.ok("info", "--json", model).json()["metadata"]
         assert set(keys) == {"general.architecture", "tokens"}
+    weig.ok("convert", folder / "m-00002-of-00003.gguf")
+    assert_same_file(folder / "m.weig", tmp_path / "m1.weig")
     assert_same_file(tmp_path / "m1.weig", tmp_path / "m3.weig")
     every = sorted(folder.glob("*.gguf"))
+    every[1] = folder / ".." / folder.name / every[1].name
     weig.ok("convert", *every, "-o", tmp_path / "all.weig")
     assert_same_file(tmp_path / "m1.weig", tmp_path / "all.weig")
 
