@@ -100,6 +100,17 @@ void add_convert_options(CLI::App& command, ConvertOptions& options) {
           "scales) that is; layers that fit stay whole")
       ->type_name("SIZE");
   command
+      .add_option("--select", options.select,
+                  "Of a PyTorch checkpoint, only the dict or list of\n"
+                  "this path, such as state_dict")
+      ->type_name("PATH");
+  command
+      .add_option("--max-expansion", options.max_expansion,
+                  "Refuse tensors of PyTorch that repeat what is\n"
+                  "stored more often; without it, 64 times")
+      ->check(whole_number(UINT64_MAX))
+      ->type_name("N");
+  command
       .add_option("--max-header-bytes", options.max_header_bytes,
                   "Refuse longer headers of source files; without\n"
                   "it, those above 1073741824 bytes")
@@ -115,8 +126,9 @@ Command add_convert(CLI::App& app) {
       app.add_subcommand("convert", "Turn files of other formats into a WEIG file");
   command
       ->add_option("SRC", arguments->sources,
-                   "safetensors, GGUF, ONNX or WEIG files, or a folder\nwith a model;\n"
-                   "a member of a set stands for all of it")
+                    "safetensors, GGUF, ONNX or WEIG files, PyTorch\n"
+                    "checkpoints, NumPy's .npy and .npz, or a folder with\n"
+                    "a model; a member of a set stands for all of it")
       ->required()
       ->type_name("");
   command
@@ -132,6 +144,7 @@ Command add_convert(CLI::App& app) {
       "Examples:\n"
       "  weig convert model.safetensors\n"
       "  weig convert part-1.safetensors part-2.safetensors -o model.weig\n"
+      "  weig convert checkpoint.pt --select state_dict\n"
       "  weig convert --copy-others folder -o other/model.weig\n"
       "  weig convert model.safetensors --shard-size 5GB -o model.weig\n"
       "  weig convert model.safetensors --quantize int8 --exclude '*embed*'");

@@ -61,7 +61,21 @@ gguf = check_rows(
     ["gguf_test.cc"],
     r'(?:Refusal\{\s*"|TEST\(Gguf, (?=has_limits|cut_))(\w+)',
 )
-if not (dumps and rules and headers and gguf):
+torch = check_rows(
+    root / "docs" / "pytorch.md",
+    ["pickle_test.cc", "torch_test.cc", "torch_stream_test.cc"],
+)
+zips = check_rows(
+    root / "docs" / "zip.md",
+    ["inflate_test.cc", "zip_test.cc"],
+    r"(?:TEST\(Zip, |\{\")((?:member|packed)_[a-z_]+)[\"),]",
+)
+numpy = check_rows(
+    root / "docs" / "numpy.md",
+    ["npy_test.cc"],
+    r'(?:corrupt|unsupported)\("([a-z0-9_]+)"',
+)
+if not (dumps and rules and headers and gguf and torch and zips and numpy):
     problems.append("nothing was compared")
 for problem in problems:
     print(problem, file=sys.stderr)

@@ -19,7 +19,7 @@ BELOW = {
 # on headers of the C++ library below (convert needs paths and folder listings).
 FOREIGN = {
     "core": {"xxhash.h", "xxh_x86dispatch.h"},
-    "formats": {"simdjson.h", "zlib.h"},
+    "formats": {"simdjson.h", "zlib.h", "libdeflate.h"},
     "kernels": {"hwy/highway.h", "hwy/foreach_target.h"},
     "store": {"simdjson.h"},
     "convert": {"simdjson.h", "libdeflate.h", "nettle/sha2.h", "filesystem"},

@@ -41,7 +41,7 @@ const std::vector<Looks>& lookalikes() {
       {"zstd", "\x28\xB5\x2F\xFD........", "a zstd archive", "unpack"},
       {"tar", std::string(257, 'x') + "ustar" + std::string(200, '\0'), "a tar archive",
        "unpack"},
-      {"zip", "PK\x03\x04........", "a zip archive", "lists what it reads"},
+      {"pickle", "\x80\x04}.", "a pickle of Python", "torch.save"},
       {"zeros", std::string(400, '\0'), "nothing but zeros", "interrupted"},
       {"plain_text", "hello, world: this is plain text",
        "no weights file that weig reads", "may have been cut"},
@@ -73,6 +73,9 @@ TEST(SniffKnows, its_own_files) {
   EXPECT_EQ(of("GIEW...."), Content::weig);
   EXPECT_EQ(of("WEIG...."), Content::weig_big_endian);
   EXPECT_EQ(of("GGUF...."), Content::gguf);
+  EXPECT_EQ(of("PK\x03\x04...."), Content::zip);
+  EXPECT_EQ(of("PK\x05\x06...."), Content::zip);
+  EXPECT_EQ(of("L119547037146038801333356L\n."), Content::torch_stream);
   EXPECT_EQ(of("\x02\0\0\0\0\0\0\0{}"s), Content::safetensors);
   // A length that spells another format's mark.
   EXPECT_EQ(of("\x1F\x8B\0\0\0\0\0\0"s + "{" + std::string(0x8B20, ' ')),

@@ -48,11 +48,13 @@ class TensorReaderTest : public testing::Test {
     if (!file) return file.error();
     TensorReader reader(*file, manifest);
     std::vector<std::byte> out(size);
-    for (std::uint64_t at = 0; at < size; at += part) {
+    std::uint64_t at = 0;
+    do {  // also of a tensor without bytes
       const auto piece = MutableBytes(out).subspan(at, std::min(part, size - at));
       if (auto status = reader.read(manifest.entries()[0], at, piece); !status)
         return std::move(status).error();
-    }
+      at += part;
+    } while (at < size);
     return out;
   }
 
@@ -102,6 +104,40 @@ TEST_F(TensorReaderTest, swaps_what_is_stored_in_the_other_byte_order) {
       read({.big_endian = true, .size = 16, .bytes = 16}, Dtype::complex64, {2}, 16);
   ASSERT_TRUE(got) << got.error().message();
   for (std::size_t i = 0; i < 16; ++i) EXPECT_EQ((*got)[i], bytes[i ^ 3]);
+}
+
+// Its checksum is that of what lies before it.
+TEST_F(TensorReaderTest, reads_no_bytes_and_their_checksum) {
+  const auto bytes = count_up(128);
+  write(bytes);
+  ElementStorage storage{.size = 128, .bytes = 128, .first = 128, .crc = crc_of(bytes)};
+  const auto got = read(storage, Dtype::u8, {0}, 1);
+  ASSERT_TRUE(got) << got.error().message();
+  *storage.crc ^= 1;
+  EXPECT_FALSE(read(storage, Dtype::u8, {0}, 1));
+}
+
+TEST_F(TensorReaderTest, compares_the_checksum_of_what_is_brought_into_order) {
+  const auto bytes = count_up(6000);
+  const auto packed = deflated(bytes);
+  ElementStorage plain{.size = bytes.size(),
+                       .bytes = bytes.size(),
+                       .strides = {1, 20},
+                       .crc = crc_of(bytes)};
+  ElementStorage inside = plain;
+  inside.packing = ElementStorage::Packing::deflate;
+  inside.size = packed.size();
+  for (auto [storage, file] :
+       {std::pair(plain, Bytes(bytes)), {inside, Bytes(packed)}}) {
+    write(file);
+    const auto got = read(storage, Dtype::u8, {20, 300}, 4096);
+    ASSERT_TRUE(got) << got.error().message();
+    EXPECT_EQ((*got)[1], bytes[20]);
+    *storage.crc ^= 1;
+    const auto damaged = read(storage, Dtype::u8, {20, 300}, 4096);
+    ASSERT_FALSE(damaged);
+    EXPECT_EQ(damaged.error().code(), Code::checksum);
+  }
 }
 
 TEST_F(TensorReaderTest, finds_damage_of_what_is_packed) {

@@ -17,7 +17,7 @@ _weig() {
 
   case $before in
     --alpha | --scale | --block | --include | --exclude | --threads | \
-      --max-header-bytes | --shard-size | --slice | --groups | --rounds)
+      --max-header-bytes | --max-expansion | --select | --shard-size | --slice | --groups | --rounds)
       # A value that only its user knows; without this, files would be offered.
       compopt +o default +o bashdefault
       return
@@ -49,7 +49,7 @@ _weig() {
   case $command in
     convert)
       options+=' -o --output -f --force --lenient --copy-others --sha256'
-      options+=' --shard-size --max-header-bytes --cast --quantize --dequantize'
+      options+=' --select --max-expansion --shard-size --max-header-bytes --cast --quantize --dequantize'
       options+=' --block --asymmetric --include --exclude --json'
       ;;
     info | ls)

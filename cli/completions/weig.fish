@@ -10,7 +10,7 @@ set -l none "not __fish_seen_subcommand_from $commands"
 
 complete -c weig -s h -l help -d 'Explain this'
 complete -c weig -n "$none" -f -l version -d 'Show versions, and the formats'
-complete -c weig -n "$none" -f -a convert -d 'Turn safetensors files into a WEIG file'
+complete -c weig -n "$none" -f -a convert -d 'Turn files of other formats into a WEIG file'
 complete -c weig -n "$none" -f -a info -d 'Show what a file is and holds'
 complete -c weig -n "$none" -f -a ls -d 'List tensors, one line each'
 complete -c weig -n "$none" -f -a get -d 'Print or write a tensor\'s values'
@@ -27,7 +27,7 @@ complete -c weig -n "$none" -f -a doctor -d 'Say what will slow or break loading
 
 complete -c weig -n "__weig_in $commands" -l json -d 'Print JSON, errors too'
 complete -c weig -n '__weig_in convert get merge apply' -s o -l output -r -F -d 'What to write'
-complete -c weig -n '__weig_in export' -l to -x -a 'safetensors gguf' -d 'Format to write'
+complete -c weig -n '__weig_in export' -l to -x -a 'safetensors gguf torch npz npy' -d 'Format to write'
 complete -c weig -n '__weig_in export' -l architecture -x -d "GGUF's general.architecture"
 complete -c weig -n '__weig_in convert get export merge apply bench' -s f -l force \
     -d 'Replace the output if it is there already'
@@ -42,6 +42,9 @@ complete -c weig -n '__weig_in convert' -l copy-others \
     -d 'Copy the other files of a folder'
 complete -c weig -n '__weig_in convert' -l sha256 \
     -d 'Record the SHA-256 of each source file'
+complete -c weig -n '__weig_in convert' -l select -x -d 'Part of a PyTorch checkpoint'
+complete -c weig -n '__weig_in convert' -l max-expansion -x \
+    -d 'Refuse tensors that repeat more'
 complete -c weig -n '__weig_in convert' -l shard-size -x \
     -d 'Write a set of files, none larger'
 complete -c weig -n '__weig_in convert' -l max-header-bytes -x \

@@ -56,6 +56,13 @@ struct ConvertOptions {
   OtherFiles other_files = OtherFiles::leave;
   SourceHash source_hash = SourceHash::none;
   std::uint64_t max_header_bytes = std::uint64_t{1} << 30;
+  // Of a PyTorch checkpoint: only what is in its dict or list of this path, such as
+  // "state_dict" or "models.0", by names that begin there. Empty: everything. Fails
+  // with not_found where there is none, and is ignored for other formats.
+  std::string select = {};
+  // Of a PyTorch checkpoint: how many times larger than its storage a tensor may become
+  // by strides of 0, and all of them than all storages.
+  std::uint64_t max_expansion = 64;
   // Write a sharded set instead, NAME-00001-of-00005.weig and so on for the target
   // NAME.weig, none of whose files is larger, but where a single tensor is. Layers stay
   // in one file where that holds them. At least 1.
@@ -108,10 +115,11 @@ struct ConvertReport {
 // for a name that ends in ".weig" already.
 Result<std::string> default_target(std::span<const std::string> sources);
 
-// Converts a safetensors file, a WEIG file (minimal, big-endian or sealed; a member of
-// a set stands for all of it), a folder with a model (one file, or shards with their
-// index), or several files whose tensors have distinct names, into the WEIG file
-// `target` (default_target() if empty; a name inside it if it is a folder). Content
+// Converts a safetensors file, a PyTorch checkpoint, NumPy's array or archive, a WEIG
+// file (minimal, big-endian or sealed; a member of a set stands for all of it), a
+// folder with a model (one file, or shards with their index), or several files whose
+// tensors have distinct names, into the WEIG file `target` (default_target() if empty;
+// a name inside it if it is a folder). Content
 // decides what a source is. What is made of a set is, byte for byte, what would have
 // been made of its source at once.
 //
@@ -133,8 +141,9 @@ Result<ConvertReport> convert(std::span<const std::string> sources,
 Status check_source_header(const Model& model);
 Status check_source_header(const ModelSet& set);
 
-// What export_file() writes.
-enum class ExportFormat { safetensors, gguf };
+// What export_file() writes. npy: a folder with a file for each tensor, which must not
+// be there or be empty, or, if the target's name ends in ".npy", one file of one tensor.
+enum class ExportFormat { safetensors, gguf, torch, npz, npy };
 
 // How it is called; the format of that name, or nothing; all names.
 std::string_view export_format_name(ExportFormat format) noexcept;

@@ -3,6 +3,7 @@
 #include <weig/convert.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <unordered_map>
@@ -41,6 +42,10 @@ bool is_inside(const std::string& path, const std::string& folder) {
   return one && other && *one == *other;
 }
 
+// Endings in whose place the new file's comes.
+constexpr auto kReplacedEndings = std::to_array<std::string_view>(
+    {".safetensors", ".gguf", ".pt", ".pth", ".bin", ".ckpt", ".npy", ".npz"});
+
 std::string target_name(const std::string& source) {
   const std::filesystem::path path(source);
   if (os::is_folder(source)) return (path / "model.weig").string();
@@ -49,7 +54,7 @@ std::string target_name(const std::string& source) {
   if (const auto part = parse_member_name(source); part && ending == ".gguf")
     return part->stem + ".weig";
   std::filesystem::path target = path;
-  if (ending == ".safetensors" || ending == ".gguf")
+  if (std::ranges::find(kReplacedEndings, ending) != kReplacedEndings.end())
     return target.replace_extension("weig").string();
   return target.string() + ".weig";
 }
@@ -468,6 +473,9 @@ Result<ConvertReport> convert(std::span<const std::string> sources,
     for (const std::string& warning : source.manifest.warnings)
       warnings.push_back(source.file.path() + ": " + warning);
   if (options.adapter != nullptr) forget_adapter(*options.adapter, opened);
+  for (const SourceFile& source : opened.files)
+    for (const std::string& what : source.manifest.skipped)
+      warnings.push_back(source.file.path() + ": left behind: " + what);
   OtherFileCopies copies;
   if (options.other_files == OtherFiles::copy) {
     WEIG_TRY_ASSIGN(planned, OtherFileCopies::plan(opened, path, options.existing));

@@ -27,16 +27,22 @@ struct Exporter {
   std::string_view name;
   std::string_view ending;
   Result<ExportPlan> (*plan)(const ModelSet& set, const ExportOptions& options);
+  std::string_view other_ending = {};
 };
 constexpr auto kExporters = std::to_array<Exporter>({
     {ExportFormat::safetensors, "safetensors", ".safetensors", plan_safetensors},
     {ExportFormat::gguf, "gguf", ".gguf", plan_gguf},
+    {ExportFormat::torch, "torch", ".pt", plan_torch, ".pth"},
+    {ExportFormat::npz, "npz", ".npz", plan_npz},
+    {ExportFormat::npy, "npy", ".npy", plan_npy},
 });
 
 const Exporter& exporter_for(const std::string& path, const ExportOptions& options) {
   const auto* found = std::ranges::find_if(kExporters, [&](const Exporter& exporter) {
     return options.format ? exporter.format == *options.format
-                          : path.ends_with(exporter.ending);
+                          : path.ends_with(exporter.ending) ||
+                                (!exporter.other_ending.empty() &&
+                                 path.ends_with(exporter.other_ending));
   });
   return found == kExporters.end() ? kExporters.front() : *found;
 }
@@ -121,36 +127,43 @@ Result<std::vector<OpenFile>> open_files(const ModelSet& set) {
   return files;
 }
 
-// Streams the pieces, each tensor checked against its digest. What is hashed is the
+// Streams pieces, each tensor checked against its digest. What is hashed is the
 // copy that is written, read from the file and not through the mapping: whatever
 // somebody does to the file meanwhile is an error.
 class PieceStream {
  public:
   PieceStream(const std::vector<OpenFile>& files, std::uint64_t total,
-              const Progress& progress, PieceWriter& out)
-      : files_(files), total_(total), progress_(progress), out_(out) {}
+              const Progress& progress)
+      : files_(files), total_(total), progress_(progress) {}
 
-  Status write(ExportPlan& plan, const std::vector<Item>& items) {
-    std::vector<std::uint32_t> crcs;
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      std::string& bytes = plan.pieces[i].bytes;
-      if (plan.complete) plan.complete(i, crcs, bytes);
-      WEIG_TRY(out_.append(bytes_of(bytes)));
-      WEIG_TRY(out_.append_zeros(plan.pieces[i].zeros));
-      crc_ = 0;
-      if (plan.pieces[i].ordinal != disk::kNone)
-        WEIG_TRY(write_tensor(items[i], plan.complete != nullptr));
-      if (plan.complete) crcs.push_back(crc_);
-    }
+  // All pieces, to one file.
+  Status write(ExportPlan& plan, const std::vector<Item>& items, PieceWriter& out) {
+    for (std::size_t i = 0; i < items.size(); ++i)
+      WEIG_TRY(write_piece(plan, items, i, out));
+    return {};
+  }
+
+  // The next of them.
+  Status write_piece(ExportPlan& plan, const std::vector<Item>& items, std::size_t i,
+                     PieceWriter& out) {
+    const ExportPiece& piece = plan.pieces[i];
+    if (plan.complete) plan.complete(i, crcs_, plan.pieces[i].bytes);
+    WEIG_TRY(out.append(bytes_of(piece.bytes)));
+    WEIG_TRY(out.append_zeros(piece.zeros));
+    done_ += piece.bytes.size() + piece.zeros;
+    crc_ = 0;
+    if (piece.ordinal != disk::kNone)
+      WEIG_TRY(write_tensor(items[i], plan.complete != nullptr, out));
+    if (plan.complete) crcs_.push_back(crc_);
     return {};
   }
 
  private:
-  Status write_tensor(const Item& item, bool wants_crc) {
+  Status write_tensor(const Item& item, bool wants_crc, PieceWriter& out) {
     const os::InputFile& file = files_[item.file].file;
     hasher_.reset();
     for (std::uint64_t at = 0; at < item.size;) {
-      WEIG_TRY_ASSIGN(room, out_.space());
+      WEIG_TRY_ASSIGN(room, out.space());
       const MutableBytes step =
           room.first(std::min<std::uint64_t>(room.size(), item.size - at));
       if (!item.elements.empty()) {
@@ -160,9 +173,10 @@ class PieceStream {
       }
       hasher_.update(step);
       if (wants_crc) crc_ = libdeflate_crc32(crc_, step.data(), step.size());
-      WEIG_TRY(out_.advance(step.size()));
+      WEIG_TRY(out.advance(step.size()));
       at += step.size();
-      if (!goes_on(progress_, out_.offset(), total_))
+      done_ += step.size();
+      if (!goes_on(progress_, done_, total_))
         return Error(Code::cancelled, "export was stopped");
     }
     if (item.digest && *item.digest != hasher_.digest())
@@ -178,9 +192,10 @@ class PieceStream {
   const std::vector<OpenFile>& files_;
   std::uint64_t total_;
   const Progress& progress_;
-  PieceWriter& out_;
   Hasher hasher_;
-  std::uint32_t crc_ = 0;  // of the tensor
+  std::uint64_t done_ = 0;           // bytes
+  std::uint32_t crc_ = 0;            // of the tensor
+  std::vector<std::uint32_t> crcs_;  // of the pieces before
 };
 
 // The files together, and what all of them let others do.
@@ -203,6 +218,59 @@ Status check_unchanged(const std::vector<OpenFile>& files) {
   return {};
 }
 
+// What is to be written, in full.
+struct Job {
+  ExportPlan plan;
+  std::vector<Item> items;  // of its pieces
+  std::uint64_t total = 0;  // bytes
+};
+
+Status write_file(Job& job, const std::vector<OpenFile>& files, const std::string& path,
+                  const ExportOptions& options) {
+  WEIG_TRY_ASSIGN(sink, file_sink(path, options.existing, permissions_of(files)));
+  WEIG_TRY(sink->reserve(job.total));
+  PieceWriter out(*sink, 0);
+  PieceStream stream(files, job.total, options.progress);
+  WEIG_TRY(stream.write(job.plan, job.items, out));
+  WEIG_TRY(out.finish());
+  WEIG_TRY(check_unchanged(files));
+  WEIG_TRY(sink->sync());
+  return sink->publish();
+}
+
+// Each piece is a file.
+Status write_folder(Job& job, const std::vector<OpenFile>& files,
+                    const std::string& path, const ExportOptions& options) {
+  WEIG_TRY_ASSIGN(folder, os::OutputFolder::create(path));
+  PieceStream stream(files, job.total, options.progress);
+  for (std::size_t i = 0; i < job.items.size(); ++i) {
+    WEIG_TRY_ASSIGN(sink, file_sink(folder.path() + "/" + job.plan.file_names[i],
+                                    Existing::refuse, permissions_of(files)));
+    const ExportPiece& piece = job.plan.pieces[i];
+    WEIG_TRY(sink->reserve(piece.bytes.size() + job.items[i].size));
+    PieceWriter out(*sink, 0);
+    WEIG_TRY(stream.write_piece(job.plan, job.items, i, out));
+    WEIG_TRY(out.finish());
+    WEIG_TRY(sink->sync());
+    WEIG_TRY(sink->publish());
+  }
+  WEIG_TRY(check_unchanged(files));
+  return folder.publish();
+}
+
+// Whether the target is a folder. A name that ends like a file's is one file's, and can
+// then hold but one tensor.
+Result<bool> is_folder_of_files(const Exporter& exporter, const ExportPlan& plan,
+                                const std::string& path) {
+  if (exporter.format != ExportFormat::npy) return false;
+  if (!path.ends_with(exporter.ending)) return true;
+  if (plan.pieces.size() == 1) return false;
+  return Error(Code::invalid_argument, "a .npy file holds one tensor")
+      .file(path)
+      .found(std::to_string(plan.pieces.size()))
+      .hint("name an .npz file, or a folder with --to npy");
+}
+
 Result<ExportReport> export_set(const ModelSet& set, const std::vector<OpenFile>& files,
                                 const std::string& path, const ExportOptions& options) {
   const auto start = std::chrono::steady_clock::now();
@@ -210,8 +278,11 @@ Result<ExportReport> export_set(const ModelSet& set, const std::vector<OpenFile>
     WEIG_TRY(check_name_bytes(set.member(m)->view()));
   ExportReport report;
   report.output = path;
-  WEIG_TRY_ASSIGN(plan, exporter_for(path, options).plan(set, options));
+  const Exporter& exporter = exporter_for(path, options);
+  WEIG_TRY_ASSIGN(plan, exporter.plan(set, options));
+  WEIG_TRY_ASSIGN(to_folder, is_folder_of_files(exporter, plan, path));
   report.warnings = plan.warnings;
+  report.exact = plan.exact;
   WEIG_TRY_ASSIGN(items, items_of(set, plan));
   std::uint64_t total = 0;
   std::uint64_t zeros = 0;
@@ -236,17 +307,10 @@ Result<ExportReport> export_set(const ModelSet& set, const std::vector<OpenFile>
   // Before there is a file.
   if (!goes_on(options.progress, 0, total))
     return Error(Code::cancelled, "export was stopped");
-  WEIG_TRY_ASSIGN(sink, file_sink(path, options.existing, permissions_of(files)));
-  WEIG_TRY(sink->reserve(total));
-  PieceWriter out(*sink, 0);
-  PieceStream stream(files, total, options.progress, out);
-  WEIG_TRY(stream.write(plan, items));
-  WEIG_TRY(out.finish());
-  WEIG_TRY(check_unchanged(files));
-  WEIG_TRY(sink->sync());
-  WEIG_TRY(sink->publish());
+  Job job{std::move(plan), std::move(items), total};
+  WEIG_TRY(to_folder ? write_folder(job, files, path, options)
+                     : write_file(job, files, path, options));
   report.file_size = total;
-  report.exact = plan.exact;
   report.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;

@@ -23,6 +23,8 @@ struct ExportPiece {
 
 struct ExportPlan {
   std::vector<ExportPiece> pieces;
+  // Of formats that are a folder: of each piece, which is then a file of its own.
+  std::vector<std::string> file_names;
   bool exact = false;  // these are the bytes of the file that was converted
   std::vector<std::string> warnings;
   // Where a format wants to know CRC-32 of tensors: called before the bytes of a piece
@@ -36,6 +38,10 @@ struct ExportPlan {
 // Fail with unsupported, naming tensor or key, where the format cannot hold the model.
 Result<ExportPlan> plan_safetensors(const ModelSet& set, const ExportOptions& options);
 Result<ExportPlan> plan_gguf(const ModelSet& set, const ExportOptions& options);
+Result<ExportPlan> plan_torch(const ModelSet& set, const ExportOptions& options);
+Result<ExportPlan> plan_npz(const ModelSet& set, const ExportOptions& options);
+// A folder of files.
+Result<ExportPlan> plan_npy(const ModelSet& set, const ExportOptions& options);
 
 // Sections of the set that the format has no place for, in words: quantization, and
 // those of unknown kinds.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <numeric>
 #include <unordered_map>
 
@@ -19,8 +20,12 @@
 #include "formats/big_endian.h"
 #include "formats/gguf.h"
 #include "formats/onnx.h"
+#include "formats/npy.h"
 #include "formats/safetensors.h"
 #include "formats/sniff.h"
+#include "formats/torch_archive.h"
+#include "formats/torch_stream.h"
+#include "formats/zip_content.h"
 #include "store/backing.h"
 #include "store/set_members.h"
 
@@ -229,6 +234,34 @@ Status read_onnx_source(SourceFile& source) {
   return {};
 }
 
+TorchOptions torch_options(const ConvertOptions& options) {
+  return {.strictness = options.strictness,
+          .max_header_bytes = options.max_header_bytes,
+          .max_expansion = options.max_expansion,
+          .select = options.select};
+}
+
+// Of formats whose readers give a manifest and no more.
+Status take_manifest(SourceFile& source, Result<Manifest> manifest) {
+  if (!manifest) return std::move(manifest).error();
+  source.manifest = *std::move(manifest);
+  return {};
+}
+
+Status read_zip_source(SourceFile& source, const ConvertOptions& options) {
+  const Input input = input_of(source.file);
+  WEIG_TRY_ASSIGN(members, read_zip(input));
+  WEIG_TRY_ASSIGN(content, sniff_zip(members));
+  switch (content) {
+    case ZipContent::npz:
+      return take_manifest(source, read_npz(input, members, options.strictness));
+    case ZipContent::torch:
+      break;
+  }
+  return take_manifest(source,
+                       read_torch_archive(input, members, torch_options(options)));
+}
+
 }  // namespace
 
 Result<SourceFile> open_source(const std::string& path, const ConvertOptions& options) {
@@ -255,6 +288,16 @@ Result<SourceFile> open_source(const std::string& path, const ConvertOptions& op
         return read_gguf_source(source, options);
       case Content::onnx:
         return read_onnx_source(source);
+      case Content::torch_stream:
+        return take_manifest(
+            source, read_torch_stream(input_of(source.file), torch_options(options)));
+      case Content::zip:
+        return read_zip_source(source, options);
+      case Content::npy:
+        return take_manifest(
+            source,
+            read_npy(input_of(source.file), std::filesystem::path(path).stem().string(),
+                     options.strictness));
     }
     return Error(Code::corrupt, "the file is shorter than a header")
         .at(0)

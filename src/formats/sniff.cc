@@ -8,7 +8,9 @@
 
 #include <weig/format.h>
 
+#include "formats/npy_header.h"
 #include "formats/onnx_mark.h"
+#include "formats/torch_mark.h"
 
 namespace weig {
 namespace {
@@ -17,6 +19,9 @@ using std::string_view_literals::operator""sv;
 
 constexpr const char* kReads = "weig --version lists what it reads";
 constexpr const char* kUnpack = "unpack it first";
+constexpr const char* kPickle = "a pickle of Python that is no PyTorch checkpoint";
+constexpr const char* kPlainPickle =
+    "weig runs no pickles; save its tensors by torch.save or as safetensors";
 constexpr const char* kDownload = "download the file itself, not a page about it";
 
 // Files that begin with these bytes are no weights that weig reads.
@@ -39,11 +44,11 @@ constexpr auto kLookalikes = std::to_array<Lookalike>({
     {"\x04\x22\x4D\x18"sv, "an lz4 archive", kUnpack},
     {"Rar!\x1A\x07"sv, "a RAR archive", kUnpack},
     {"ustar"sv, "a tar archive", kUnpack, 257},
-    {"PK\x03\x04"sv, "a zip archive: a PyTorch checkpoint or .npz file, perhaps",
-     kReads},
-    {"PK\x05\x06"sv, "an empty zip archive", kReads},
-    {"\x93NUMPY"sv, "a NumPy .npy file", kReads},
     {"\x89HDF\r\n\x1A\n"sv, "an HDF5 file", kReads},
+    {"\x80\x02"sv, kPickle, kPlainPickle},
+    {"\x80\x03"sv, kPickle, kPlainPickle},
+    {"\x80\x04"sv, kPickle, kPlainPickle},
+    {"\x80\x05"sv, kPickle, kPlainPickle},
     {"\x7F"
      "ELF"sv,
      "a program or shared library", kReads},
@@ -96,12 +101,16 @@ Result<Content> sniff(Bytes first, std::uint64_t file_size) {
     if (magic == disk::kSwappedMagic) return Content::weig_big_endian;
     if (text_of(first.first(4)) == "GGUF") return Content::gguf;
   }
+  if (is_torch_stream(first)) return Content::torch_stream;
   const std::string_view text = text_of(first);
   // A length that fits the file and a JSON object behind it: before all lookalikes, as
   // a length's own bytes may spell anything, '{' for 123.
   const std::uint64_t length = first.size() > 8 ? load<std::uint64_t>(first.data()) : 0;
   if (length > 1 && length <= file_size - 8 && text[8] == '{')
     return Content::safetensors;
+  if (text.starts_with("PK\x03\x04") || text.starts_with("PK\x05\x06"))
+    return Content::zip;
+  if (text.starts_with(kNpyMark)) return Content::npy;
   for (const Lookalike& known : kLookalikes)
     if (text.size() >= known.at && text.substr(known.at).starts_with(known.prefix))
       return not_weights(known.what, known.hint);

@@ -240,6 +240,34 @@ class OutputFile {
   IfExists existing_ = IfExists::refuse;
 };
 
+// A folder that appears under its name only when all that is to be in it is. Move-only.
+class OutputFolder {
+ public:
+  // Creates a temporary folder beside `path` (".NAME.XXXXXXXX.part"). Fails with exists
+  // where there is anything of that name but an empty folder.
+  static Result<OutputFolder> create(const std::string& path);
+
+  OutputFolder() = default;
+  OutputFolder(OutputFolder&& other) noexcept
+      : target_(std::exchange(other.target_, {})),
+        temporary_(std::exchange(other.temporary_, {})) {}
+  OutputFolder& operator=(OutputFolder&& other) noexcept {
+    std::swap(target_, other.target_);
+    std::swap(temporary_, other.temporary_);
+    return *this;
+  }
+  ~OutputFolder();  // removes the temporary folder with all in it, if not published
+
+  // Where to write what is to be in it, until it is published.
+  const std::string& path() const noexcept { return temporary_; }
+  // Gives the folder its name, and syncs the one around it.
+  Status publish();
+
+ private:
+  std::string target_;
+  std::string temporary_;
+};
+
 // Files that make room for others: hidden beside their places (".NAME.XXXXXXXX.old")
 // until it is known whether they go or come back. Move-only.
 class SetAside {

@@ -419,6 +419,58 @@ Status OutputFile::sync() {
   return {};
 }
 
+Result<OutputFolder> OutputFolder::create(const std::string& path) {
+  OutputFolder out;
+  out.target_ = path;
+  while (out.target_.size() > 1 && out.target_.ends_with('/')) out.target_.pop_back();
+  if (exists(out.target_)) {
+    std::error_code error;
+    if (!is_folder(out.target_) || !std::filesystem::is_empty(out.target_, error) ||
+        error)
+      return Error(Code::exists, "the output exists already, and is no empty folder")
+          .file(path);
+  }
+  std::string base = base_of(out.target_);
+  if (base.empty() || base == "." || base == "..")
+    return Error(Code::cannot_open, "the output is not a folder's name").file(path);
+  base.resize(std::min<std::size_t>(base.size(), NAME_MAX - 20));
+  const std::string around = folder_of(out.target_);
+  for (int tries = 0;; ++tries) {
+    std::string temporary = around + "/." + base + "." + random_suffix() + ".part";
+    if (::mkdir(temporary.c_str(), 0777) == 0) {
+      out.temporary_ = std::move(temporary);
+      return out;
+    }
+    if (errno != EEXIST || tries == 100)
+      return system_error(Code::cannot_open, "create a folder in " + around, errno)
+          .file(path);
+  }
+}
+
+OutputFolder::~OutputFolder() {
+  std::error_code ignored;
+  if (!temporary_.empty()) std::filesystem::remove_all(temporary_, ignored);
+}
+
+Status OutputFolder::publish() {
+  // Onto nothing, or onto a folder that is still empty.
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
+    if (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR)
+      return Error(Code::exists, "the output exists already, and is no empty folder")
+          .file(target_);
+    return system_error(Code::io, "give the output its name", errno).file(target_);
+  }
+  temporary_.clear();
+  const Descriptor around(
+      ::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some file systems cannot sync a folder; the rename itself has happened.
+  if (around && ::fsync(around.number()) != 0 && errno != EINVAL && errno != EROFS)
+    return system_error(Code::io, "sync the output's folder", errno)
+        .file(target_)
+        .hint("the output is complete, but a power failure may undo its name");
+  return {};
+}
+
 Result<SetAside> SetAside::take(std::span<const std::string> paths) {
   SetAside taken;
   for (const std::string& path : paths) {

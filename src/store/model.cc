@@ -10,6 +10,7 @@
 #include "core/progress.h"
 #include "core/try.h"
 #include "formats/sniff.h"
+#include "formats/zip_content.h"
 #include "store/backing.h"
 
 namespace weig {
@@ -78,6 +79,21 @@ Status check_digests(Model& model, Loader* loader, const OpenOptions& options) {
       .hint("weig verify lists all that is damaged");
 }
 
+// What is wrong with an archive, or what else it is, is said before what to do.
+Result<ZipContent> look_into_zip(const os::InputFile& file) {
+  const Input input{.size = file.size(),
+                    .read = [&file](std::uint64_t offset, MutableBytes out) {
+                      return file.read(offset, out);
+                    }};
+  WEIG_TRY_ASSIGN(members, read_zip(input));
+  return sniff_zip(members);
+}
+
+Error convert_first(const std::string& what, const std::string& path) {
+  return Error(Code::unsupported, what + " cannot be used as it is")
+      .hint("convert it first: weig convert " + path);
+}
+
 }  // namespace
 
 Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
@@ -138,6 +154,16 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
             .hint("convert it first: weig convert " + path);
       case Content::safetensors:
         break;
+      case Content::zip: {
+        WEIG_TRY_ASSIGN(archive, look_into_zip(file));
+        return convert_first(
+            archive == ZipContent::npz ? "a NumPy archive" : "a PyTorch checkpoint",
+            path);
+      }
+      case Content::torch_stream:
+        return convert_first("a PyTorch checkpoint", path);
+      case Content::npy:
+        return convert_first("a NumPy array", path);
     }
     return backing->claim_safetensors(file, first, options);
   };

@@ -11,8 +11,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 
 import corpus
 import gguf_corpus
+import numpy_corpus
 import onnx_corpus
 import safetensors_corpus
+import torch_corpus
 import weig_accepted
 import weig_refused
 import weig_refused_others
@@ -25,6 +27,8 @@ def files():
     found += [*weig_refused.files(), *weig_refused_others.files()]
     found += [*safetensors_corpus.refused()]
     found += [*gguf_corpus.accepted(), *gguf_corpus.refused()]
+    found += [*numpy_corpus.accepted(), *numpy_corpus.refused()]
+    found += [*torch_corpus.accepted(), *torch_corpus.refused()]
     return found + [*onnx_corpus.accepted(), *onnx_corpus.refused()]
 
 

@@ -15,6 +15,8 @@ void mutate_json(Input& input, std::size_t max_size, Random& random, RawMutation
 void mutate_protobuf(Input& input, std::size_t max_size, Random& random,
                      RawMutation raw);
 void mutate_raw(Input& input, std::size_t max_size, Random& random, RawMutation raw);
+// By what pickles are made of.
+void mutate_pickle(Input& input, std::size_t max_size, Random& random, RawMutation raw);
 // By what the input looks like.
 void mutate_any(Input& input, std::size_t max_size, Random& random, RawMutation raw);
 

@@ -15,7 +15,11 @@ std::vector<Input> index_seeds();
 std::vector<Input> big_endian_seeds();
 std::vector<Input> metadata_seeds();
 std::vector<Input> onnx_seeds();
+std::vector<Input> npy_seeds();
+std::vector<Input> pickle_seeds();
 std::vector<Input> plan_seeds();
 std::vector<Input> roundtrip_seeds();
+std::vector<Input> torch_seeds();
+std::vector<Input> zip_seeds();
 
 }  // namespace weig::fuzz

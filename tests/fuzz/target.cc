@@ -20,8 +20,12 @@ constexpr auto kTargets = std::to_array<Target>({
     {"big_endian", run_big_endian, mutate_weig, big_endian_seeds},
     {"metadata", run_metadata, mutate_json, metadata_seeds},
     {"onnx", run_onnx, mutate_protobuf, onnx_seeds},
+    {"npy", run_npy, mutate_raw, npy_seeds},
+    {"pickle", run_pickle, mutate_pickle, pickle_seeds},
     {"plan", run_plan, mutate_raw, plan_seeds},
     {"roundtrip", run_roundtrip, mutate_any, roundtrip_seeds},
+    {"torch", run_torch, mutate_raw, torch_seeds},
+    {"zip", run_zip, mutate_raw, zip_seeds},
 });
 
 }  // namespace

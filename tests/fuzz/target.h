@@ -31,7 +31,8 @@ struct Target {
   std::vector<Input> (*seeds)();
 };
 
-// view, lazy, safetensors, gguf, index, big_endian, metadata, onnx, plan, roundtrip.
+// view, lazy, safetensors, gguf, index, big_endian, metadata, npy, onnx, pickle, plan,
+// roundtrip, torch, zip.
 std::span<const Target> targets();
 // Null where there is none of that name.
 const Target* find_target(std::string_view name);
@@ -44,8 +45,12 @@ void run_index(Bytes input);
 void run_big_endian(Bytes input);
 void run_metadata(Bytes input);
 void run_onnx(Bytes input);
+void run_npy(Bytes input);
+void run_pickle(Bytes input);
 void run_plan(Bytes input);
 void run_roundtrip(Bytes input);
+void run_torch(Bytes input);
+void run_zip(Bytes input);
 
 // For builds without libFuzzer: flips, copies, inserts and removes bytes.
 std::size_t plain_mutation(std::uint8_t* data, std::size_t size, std::size_t max_size);

@@ -40,6 +40,9 @@ TESTS = {
     "is_alias": "&&",
     "leads_home": "value",
     "Groups::operator[]": "{}",
+    "hex_at": "std::nullopt",
+    "last_element": "false",
+    "is_hostile": "value",
 }
 
 # Functions that answer with a truth, a number or nothing, and refuse nothing.
@@ -67,6 +70,28 @@ NO_TESTS = {
     "OnnxMetadata::text": "what was gathered",
     "empty": "a container's",
     "NumberFields::is_as_it_is": "which of two ways gives the same",
+    "base": "where a stack begins",
+    "boolean": "what was read",
+    "contains": "a search",
+    "is_one_of": "a search",
+    "is_main_pickle": "what an archive is",
+    "is_torch_archive": "what an archive is",
+    "is_torch_stream": "what a file looks like",
+    "is_plain_tensor_class": "what a name means",
+    "is_untyped_storage": "what a name means",
+    "is_storage_module": "what a name means",
+    "is_row_major": "which of two ways gives the same",
+    "TorchPlaces::same_bytes": "which tensors share their bytes",
+    "key_of": "what a storage is called",
+    "is_scalar": "what a value is",
+    "TorchWalk::may_hold_wanted": "what the caller selects",
+    "is_wanted": "what the caller selects",
+    "TorchWalk::key_text": "what a key is called; its callers are guards",
+    "next_is": "what comes next in a header",
+    "npy_dtype_name": "a name for writing",
+    "is_npz": "what an archive is",
+    "is_large": "how large a field a number needs",
+    "size": "how many there are",
 }
 _ERRORS = ("Error", "std::optional<Error>")
 _ANSWERS = re.compile(r"^(bool|std::optional<.*>|std::size_t)$")
@@ -86,6 +111,7 @@ OTHERS = {
     "build_index",
     "check_front",
     "sniff",
+    "sniff_zip",
     "text_lookalike",
     "Tensor::check_typed",
     "View::operator[]",

@@ -14,7 +14,8 @@ where it cannot tell.
 
 """
 # The documents whose tables name rows.
-DOCUMENTS = ("format.md", "safetensors.md", "gguf.md", "onnx.md", "zip.md")
+DOCUMENTS = ("format.md", "safetensors.md", "gguf.md", "onnx.md", "pytorch.md",
+             "numpy.md", "zip.md")
 KINDS = {
     "refusal": (
         "Rules of files",

@@ -5,7 +5,6 @@ import bz2
 import gzip
 import io
 import lzma
-import struct
 import tarfile
 import zipfile
 
@@ -31,7 +30,7 @@ def tar_of(content):
 def zip_of(content):
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr(zipfile.ZipInfo("archive/data.pkl"), content)
+        archive.writestr(zipfile.ZipInfo("weights.safetensors"), content)
     return out.getvalue()
 
 
@@ -55,7 +54,6 @@ LOOKALIKES = {
     "7z": (b"7z\xbc\xaf\x27\x1c\0\4" + GOOD, "7z", "unpack"),
     "tar": (tar_of(GOOD), "tar", "unpack"),
     "zip": (zip_of(GOOD), "zip"),
-    "npy": (b"\x93NUMPY\1\0" + bytes(120), "NumPy"),
     "zeros": (bytes(100_000), "zeros"),
     "text": (b"These are not the weights you are looking for.\n" * 9, "no weights file"),
     "random": (pattern(4096, 77), "no weights file"),

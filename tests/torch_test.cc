@@ -1,0 +1,599 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading PyTorch's archives: what their pickles say of tensors, and one row for
+// each refusal of docs/pytorch.md.
+#include "formats/torch_archive.h"
+
+#include <gtest/gtest.h>
+
+#include "image.h"
+#include "pickle_bytes.h"
+#include "torch_archive.h"
+#include "torch_manifest.h"
+
+namespace weig::test {
+namespace {
+
+using namespace pickled;
+using std::string_literals::operator""s;
+
+using Entry = Manifest::Entry;
+
+TorchArchive archive_with(const std::vector<std::string>& items) {
+  return archive_of(stream(dict(items)));
+}
+std::uint64_t storage_begin(const TorchArchive& archive) {
+  return archive.members[1].begin;
+}
+
+TorchOptions with_selection(const std::string& select) {
+  TorchOptions options;
+  options.select = select;
+  return options;
+}
+TorchOptions with_expansion(std::uint64_t times) {
+  TorchOptions options;
+  options.max_expansion = times;
+  return options;
+}
+
+TEST(Torch, finds_a_tensor_where_it_lies) {
+  const TorchArchive archive = archive_with({text("w"), pair()});
+  EXPECT_EQ(shown(archive.read()),
+            "w f32 2, " + std::to_string(storage_begin(archive)) + " 8");
+}
+
+struct Typed {
+  std::string value;
+  const char* dtype;
+};
+
+// C18
+TEST(Torch, knows_every_element_type) {
+  const auto of_storage = [](const char* type, std::int64_t elements) {
+    return tensor(storage(type, "0", elements), 0, {elements}, {1});
+  };
+  const auto untyped = [](const char* type, std::int64_t elements) {
+    return typed_tensor(untyped_storage("0", 8), type, {elements}, {1});
+  };
+  const std::vector<Typed> all = {
+      {of_storage("FloatStorage", 2), "f32"},
+      {of_storage("DoubleStorage", 1), "f64"},
+      {of_storage("HalfStorage", 4), "f16"},
+      {of_storage("BFloat16Storage", 4), "bf16"},
+      {of_storage("LongStorage", 1), "i64"},
+      {of_storage("IntStorage", 2), "i32"},
+      {of_storage("ShortStorage", 4), "i16"},
+      {of_storage("CharStorage", 8), "i8"},
+      {of_storage("ByteStorage", 8), "u8"},
+      {of_storage("BoolStorage", 8), "bool"},
+      {of_storage("ComplexFloatStorage", 1), "complex64"},
+      {untyped("float32", 2), "f32"},
+      {untyped("complex32", 2), "complex32"},
+      {untyped("uint16", 4), "u16"},
+      {untyped("uint32", 2), "u32"},
+      {untyped("uint64", 1), "u64"},
+      {untyped("float8_e4m3fn", 8), "f8_e4m3fn"},
+      {untyped("float8_e5m2", 8), "f8_e5m2"},
+      {untyped("float8_e4m3fnuz", 8), "f8_e4m3fnuz"},
+      {untyped("float8_e5m2fnuz", 8), "f8_e5m2fnuz"},
+      {untyped("float8_e8m0fnu", 8), "f8_e8m0"},
+  };
+  for (const Typed& one : all) {
+    const auto manifest = archive_with({text("w"), one.value}).read();
+    ASSERT_TRUE(manifest) << manifest.error().message();
+    EXPECT_EQ(dtype_name(manifest->entries()[0].dtype), one.dtype);
+    EXPECT_EQ(manifest->entries()[0].size, 8u);
+  }
+  const std::string sixteen =
+      tensor(storage("ComplexDoubleStorage", "0", 1), 0, {1}, {1});
+  EXPECT_EQ(
+      dtype_name(archive_of(stream(dict({text("w"), sixteen})), std::string(16, 'x'))
+                     .read()
+                     ->entries()[0]
+                     .dtype),
+      "complex128");
+}
+
+// C13, C14
+TEST(Torch, keeps_strides_and_offsets_and_reads_no_more_than_it_needs) {
+  const std::string bytes = storage("ByteStorage", "0", 8);
+  const TorchArchive archive = archive_with({
+      text("transposed"),
+      tensor(bytes, 0, {2, 3}, {1, 2}),  //
+      text("every second"),
+      tensor(bytes, 1, {3}, {2}),  //
+      text("middle"),
+      tensor(bytes, 2, {2, 2}, {2, 1}),  //
+      text("odd stride of one"),
+      tensor(bytes, 0, {1, 2}, {77, 1}),
+      text("empty at the end"),
+      tensor(bytes, 8, {0, 3}, {3, 1}),
+      text("scalar"),
+      tensor(bytes, 7, {}, {}),
+  });
+  const auto at = [&](std::uint64_t offset) {
+    return std::to_string(storage_begin(archive) + offset);
+  };
+  EXPECT_EQ(shown(archive.read()),
+            "transposed u8 2,3, " + at(0) + " 6 of 6 strides 1 2; " +
+                "every second u8 3, " + at(1) + " 3 of 5 strides 2; " +
+                "middle u8 2,2, " + at(2) + " 4; " +             //
+                "odd stride of one u8 1,2, " + at(0) + " 2; " +  //
+                "empty at the end u8 0,3, " + at(0) + " 0; " +   //
+                "scalar u8  " + at(7) + " 1");
+}
+
+// C12
+TEST(Torch, equal_views_are_aliases_and_others_are_not) {
+  const std::string whole = storage("ByteStorage", "0", 8);
+  const auto manifest = archive_with({
+                                         text("a"),
+                                         tensor(whole, 0, {8}, {1}),  //
+                                         text("b"),
+                                         tensor(whole, 0, {8}, {1}),  //
+                                         text("shaped"),
+                                         tensor(whole, 0, {2, 4}, {4, 1}),
+                                         text("half"),
+                                         tensor(whole, 0, {4}, {1}),  //
+                                         text("t"),
+                                         tensor(whole, 0, {4, 2}, {1, 4}),  //
+                                         text("t2"),
+                                         tensor(whole, 0, {4, 2}, {1, 4}),
+                                         text("u"),
+                                         tensor(whole, 0, {2, 4}, {1, 2}),
+                                         text("empty"),
+                                         tensor(whole, 0, {0}, {1}),
+                                     })
+                            .read()
+                            .value();
+  const auto shares = [&](std::size_t i) { return manifest.entries()[i].shares; };
+  EXPECT_NE(shares(0), TensorSpec::kOwn);
+  EXPECT_EQ(shares(1), shares(0));
+  EXPECT_EQ(shares(2), shares(0));
+  EXPECT_EQ(shares(3), TensorSpec::kOwn);
+  EXPECT_NE(shares(4), TensorSpec::kOwn);
+  EXPECT_NE(shares(4), shares(0));
+  EXPECT_EQ(shares(5), shares(4));
+  EXPECT_EQ(shares(6), TensorSpec::kOwn);
+  EXPECT_EQ(shares(7), TensorSpec::kOwn);
+}
+
+// C15
+TEST(Torch, tells_how_much_no_tensor_uses) {
+  const std::string whole = storage("ByteStorage", "0", 8);
+  const auto unused = [&](const std::vector<std::string>& items) {
+    TorchArchive archive = archive_with(items);
+    return archive.read()->warnings;
+  };
+  EXPECT_TRUE(has(unused({text("a"), tensor(whole, 1, {2}, {1}),  //
+                          text("b"), tensor(whole, 2, {3}, {1})}),
+                  "4 bytes of storages belong to no tensor"));
+  EXPECT_TRUE(has(unused({}), "8 bytes of storages"));
+  EXPECT_FALSE(has(unused({text("a"), tensor(whole, 0, {8}, {1})}), "of storages"));
+}
+
+// C21
+TEST(Torch, goes_by_the_byte_order_that_the_archive_says) {
+  TorchArchive archive = archive_with({text("w"), pair()});
+  archive.add("archive/byteorder", "little");
+  EXPECT_EQ(shown(archive.read()).find("big"), std::string::npos);
+  archive = archive_with({text("w"), pair()});
+  archive.add("archive/byteorder", "big");
+  EXPECT_NE(shown(archive.read()).find("big"), std::string::npos);
+  archive =
+      archive_with({text("w"), tensor(storage("ByteStorage", "0", 8), 0, {8}, {1})});
+  archive.add("archive/byteorder", "big");
+  EXPECT_EQ(shown(archive.read()).find("big"), std::string::npos);
+}
+
+std::string names_in(const std::string& value, const std::string& select = {}) {
+  const auto manifest = archive_of(stream(value)).read(with_selection(select));
+  if (!manifest) return manifest.error().message();
+  std::string names;
+  for (const Entry& entry : manifest->entries())
+    names += (names.empty() ? "" : " ") + std::string(manifest->name(entry));
+  return names;
+}
+
+// C17, C19
+TEST(Torch, names_say_where_a_tensor_is) {
+  const std::string ordered = global("collections", "OrderedDict");
+  EXPECT_EQ(names_in(dict({text("a"), dict({text("b.c"), pair(), integer(3), pair()}),
+                           text("l"), list({"N", tuple({pair()})}), "\x88", pair()})),
+            "a.b.c a.3 l.1.0 True");
+  EXPECT_EQ(names_in(pair()), "tensor");
+  EXPECT_EQ(names_in(list({pair(), pair()})), "0 1");
+  EXPECT_EQ(names_in(ordered + ")R(" + text("w") + pair() + "u"), "w");
+  EXPECT_EQ(names_in(ordered + "(" + list({list({text("w"), pair()})}) + "tR"), "w");
+  EXPECT_EQ(names_in(dict({text("p"), call(global("torch._utils", "_rebuild_parameter"),
+                                           {pair(), "\x88", no_hooks()})})),
+            "p");
+  EXPECT_EQ(
+      names_in(dict({"U\x01p"s, call(global("torch._tensor", "_rebuild_from_type_v2"),
+                                     {global("torch._utils", "_rebuild_tensor_v2"),
+                                      global("torch", "Tensor"),
+                                      tuple({storage("FloatStorage", "0", 2),
+                                             integer(0), sizes({2}), sizes({1})}),
+                                      "}"})})),
+      "p");
+  EXPECT_EQ(names_in(dict({text(""), dict({text(""), pair()})})), ".");
+}
+
+TEST(Torch, attributes_of_script_objects_are_named_as_a_state_dict_has_them) {
+  const std::string inner = global("__torch__.m", "Linear") + ")\x81" +
+                            dict({text("weight"), pair(), text("training"), "\x89"}) +
+                            "b";
+  const std::string outer =
+      global("__torch__", "Net") + ")\x81" + dict({text("fc"), inner}) + "b";
+  TorchArchive archive = archive_of(stream(outer));
+  archive.add("archive/constants.pkl", stream(tuple({pair()})))
+      .add("archive/constants/0", "abcdefgh")
+      .add("archive/code/__torch__.py", "x")
+      .add("archive/code/__torch__.py.debug_pkl", "x");
+  const Manifest manifest = archive.read().value();
+  ASSERT_EQ(manifest.entries().size(), 2u);
+  EXPECT_EQ(manifest.name(manifest.entries()[0]), "fc.weight");
+  EXPECT_EQ(manifest.name(manifest.entries()[1]), "CONSTANTS.0");
+  EXPECT_EQ(manifest.entries()[1].begin, archive.members[3].begin);
+  EXPECT_TRUE(has(manifest.skipped, "'fc.training': False"));
+  EXPECT_TRUE(has(manifest.skipped, "code of TorchScript, 2 files"));
+}
+
+// C17, C19, C46
+TEST(Torch, lists_what_it_skips) {
+  TorchArchive archive = archive_of(stream(dict({
+      text("w"),
+      pair(),  //
+      text("epoch"),
+      integer(3),  //
+      text("qtype"),
+      text("int8"),  //
+      text("cfg"),
+      dict({text("a"), "N"}),  //
+      text("betas"),
+      sizes({1, 2, 3}),  //
+      text("lr"),
+      call(global("numpy.core.multiarray", "scalar"), {"N"}),
+      text("model"),
+      call(global("my.models", "Net"), {list({pair(), pair()})}),
+      text("none"),
+      "}",  //
+      text("dtype"),
+      global("torch", "float16"),  //
+      text("storage"),
+      storage("FloatStorage", "0", 2),  //
+      text("odd"),
+      integer(7) + "Q",  //
+      "(t",
+      integer(1),  //
+  })));
+  archive.add("archive/evil.pkl", "x").add("other", "y");
+  const Manifest manifest = archive.read().value();
+  ASSERT_EQ(manifest.entries().size(), 1u);
+  for (const char* line :
+       {"'epoch': the number 3", "'qtype': the text 'int8'", "'cfg.a': None",
+        "'betas': a list of 3 without tensors",
+        "'lr': an object of numpy.core.multiarray.scalar",
+        "'model': an object of my.models.Net, with 2 tensors in it",
+        "'none': an empty dict", "'dtype': torch.float16",
+        "'storage': what lies outside the pickle", "'odd': what lies outside",
+        "a key that is no name", "not looked at, 'archive/evil.pkl'",
+        "the archive's member 'other'"})
+    EXPECT_TRUE(has(manifest.skipped, line)) << line;
+  std::vector<std::string> many;
+  for (int i = 0; i < 500; ++i) many.insert(many.end(), {integer(i), "N"});
+  const Manifest counted = archive_with(many).read().value();
+  EXPECT_EQ(counted.skipped.size(), 101u);
+  EXPECT_EQ(counted.skipped.back(), "and 400 more like these");
+}
+
+// C19
+TEST(Torch, selects_a_part_by_its_path) {
+  const std::string value =
+      dict({text("state_dict"),
+            dict({text("a"), pair(), text("in"), dict({text("b"), pair()})}),
+            text("optimizer"), dict({text("m"), pair()}), text("epoch"), integer(1),
+            text("state"), dict({text("z"), pair()})});
+  EXPECT_EQ(names_in(value, "state_dict"), "a in.b");
+  EXPECT_EQ(names_in(value, "state_dict.in"), "b");
+  EXPECT_EQ(names_in(value), "state_dict.a state_dict.in.b optimizer.m state.z");
+  for (const char* path : {"state_dic", "epoch", "state_dict.a", "state_dict.c", "."}) {
+    const auto none = archive_of(stream(value)).read(with_selection(path));
+    ASSERT_FALSE(none) << path;
+    EXPECT_EQ(none.error().code(), Code::not_found);
+    EXPECT_NE(none.error().message().find("'state_dict', 'optimizer'"),
+              std::string::npos)
+        << none.error().message();
+  }
+}
+
+TEST(Torch, containers_that_hold_themselves_end) {
+  EXPECT_EQ(names_in("}q\x01(" + text("w") + pair() + text("self") + "h\x01u"), "w");
+  EXPECT_EQ(names_in("]q\x01(h\x01" + pair() + "e"), "1");
+}
+
+// The dict {"a": d, "b": d} of the dict before, so many times: 2^levels paths.
+std::string doubled(int levels) {
+  std::string value = dict({text("w"), pair()});
+  for (int i = 0; i < levels; ++i)
+    value +=
+        "q\x01"
+        "0}(" +
+        text("a") + "h\x01" + text("b") + "h\x01u";
+  return value;
+}
+
+struct BadTensor {
+  const char* name;
+  std::string value;  // of the pickle
+  Code code;
+  const char* says;
+  bool names_tensor = true;
+};
+
+std::string with(const std::string& value) { return dict({text("w"), value}); }
+
+const std::vector<BadTensor>& bad_tensors() {
+  const std::string bytes = storage("ByteStorage", "0", 8);
+  const std::string v2 = global("torch._utils", "_rebuild_tensor_v2");
+  const auto view = [&](const std::string& shape, const std::string& strides) {
+    return with(call(v2, {bytes, integer(0), shape, strides, "\x89", no_hooks()}));
+  };
+  const auto marked = [&](const char* mark) {
+    return with(call(v2, {bytes, integer(0), sizes({1}), sizes({1}), "\x89", no_hooks(),
+                          dict({text(mark), "\x88"})}));
+  };
+  const auto named = [&](const std::string& name) {
+    return dict({text(name), tensor(bytes, 0, {8}, {1})});
+  };
+  static const std::vector<BadTensor> all = {
+      {"root_is_a_number", integer(3), Code::unsupported, "no tensors in dicts", false},
+      {"root_is_a_model", call(global("my", "Net"), {pair()}), Code::unsupported,
+       "save its state_dict()", false},
+      {"runs_programs", with(call(global("os", "system"), {text("true")})),
+       Code::unsupported, "wants to run programs", false},
+      {"runs_python", with(call(global("__builtin__", "eval"), {text("1")})),
+       Code::unsupported, "wants to run programs", false},
+      {"names_it_and_drops_it", global("subprocess", "Popen") + "0" + with(pair()),
+       Code::unsupported, "wants to run programs", false},
+      {"below_a_module", with(call(global("importlib.util", "x"), {})),
+       Code::unsupported, "wants to run programs", false},
+      {"few_arguments", with(call(v2, {bytes, integer(0), sizes({1})})), Code::corrupt,
+       "made of what none is made of"},
+      {"no_storage", with(call(v2, {"N", integer(0), sizes({1}), sizes({1})})),
+       Code::corrupt, "made of what none is made of"},
+      {"offset_below_0", with(tensor(bytes, -1, {1}, {1})), Code::corrupt,
+       "made of what none is made of"},
+      {"offset_no_number", with(call(v2, {bytes, "N", sizes({1}), sizes({1})})),
+       Code::corrupt, "made of what none is made of"},
+      {"identity_no_tuple", with(tensor("NQ", 0, {1}, {1})), Code::corrupt,
+       "named by no tuple"},
+      {"identity_too_short", with(tensor(tuple({text("storage")}) + "Q", 0, {1}, {1})),
+       Code::corrupt, "is no storage"},
+      {"identity_of_a_module",
+       with(tensor(tuple({text("module"), global("torch", "ByteStorage"), text("0"),
+                          text("cpu"), integer(8)}) +
+                       "Q",
+                   0, {1}, {1})),
+       Code::corrupt, "is no storage"},
+      {"storage_below_0", with(tensor(storage("ByteStorage", "0", -1), 0, {1}, {1})),
+       Code::corrupt, "is no storage"},
+      {"storage_of_2_to_the_60",
+       with(tensor(storage("ByteStorage", "1", std::int64_t{1} << 60), 0, {1}, {1})),
+       Code::corrupt, "more elements than can be"},
+      {"quantized_storage", with(tensor(storage("QInt8Storage", "0", 8), 0, {1}, {1})),
+       Code::unsupported, "'torch.QInt8Storage'"},
+      {"storage_of_another_module",
+       with(tensor(tuple({text("storage"), global("evil", "ByteStorage"), text("0"),
+                          text("cpu"), integer(8)}) +
+                       "Q",
+                   0, {1}, {1})),
+       Code::unsupported, "'evil.ByteStorage'"},
+      {"untyped", with(tensor(untyped_storage("0", 8), 0, {1}, {1})), Code::corrupt,
+       "no element type"},
+      {"type_that_is_none",
+       with(typed_tensor(untyped_storage("0", 8), "float7", {1}, {1})),
+       Code::unsupported, "'torch.float7'"},
+      {"packed_type",
+       with(typed_tensor(untyped_storage("0", 8), "float4_e2m1fn_x2", {1}, {1})),
+       Code::unsupported, "'torch.float4_e2m1fn_x2'"},
+      {"type_of_another_module",
+       with(call(global("torch._utils", "_rebuild_tensor_v3"),
+                 {untyped_storage("0", 8), integer(0), sizes({1}), sizes({1}), "\x89",
+                  no_hooks(), global("evil", "float32")})),
+       Code::unsupported, "'evil.float32'"},
+      {"type_no_name",
+       with(call(global("torch._utils", "_rebuild_tensor_v3"),
+                 {untyped_storage("0", 8), integer(0), sizes({1}), sizes({1}), "\x89",
+                  no_hooks(), "N"})),
+       Code::corrupt, "is no name"},
+      {"quantized", with(call(global("torch._utils", "_rebuild_qtensor"), {bytes})),
+       Code::unsupported, "'torch._utils._rebuild_qtensor'"},
+      {"of_a_class",
+       with(call(global("torch._tensor", "_rebuild_from_type_v2"),
+                 {v2, global("my", "Tensor"), tuple({bytes}), "}"})),
+       Code::unsupported, "'my.Tensor'"},
+      {"of_a_class_by_another_call",
+       with(call(
+           global("torch._tensor", "_rebuild_from_type_v2"),
+           {global("my", "make"), global("torch", "Tensor"), tuple({bytes}), "}"})),
+       Code::unsupported, "'my.make'"},
+      {"of_no_class",
+       with(call(global("torch._tensor", "_rebuild_from_type_v2"), {v2, "N", "N"})),
+       Code::corrupt, "made of what none is made of"},
+      {"conjugated", marked("conj"), Code::unsupported, "not what is stored"},
+      {"negated", marked("neg"), Code::unsupported, "not what is stored"},
+      {"shape_no_tuple", view("N", sizes({1})), Code::corrupt,
+       "no tuple for its shape"},
+      {"strides_no_tuple", view(sizes({1}), "N"), Code::corrupt,
+       "no tuple for its strides"},
+      {"negative_size", view(sizes({-1}), sizes({1})), Code::corrupt,
+       "what is no size in its"},
+      {"negative_stride", view(sizes({1}), sizes({-1})), Code::corrupt,
+       "what is no size in its"},
+      {"text_as_size", view(tuple({text("1")}), sizes({1})), Code::corrupt,
+       "what is no size in its"},
+      {"fewer_strides", view(sizes({1, 1}), sizes({1})), Code::corrupt,
+       "differ in length"},
+      {"rank_65", view("(" + std::string(65, 'N') + "t", sizes({1})), Code::corrupt,
+       "too many numbers in its shape"},
+      {"too_many_elements",
+       with(tensor(bytes, 0, {std::int64_t{1} << 40, std::int64_t{1} << 40}, {0, 0})),
+       Code::corrupt, "2^56"},
+      {"beyond_its_storage", with(tensor(bytes, 1, {8}, {1})), Code::corrupt,
+       "beyond its storage"},
+      {"beyond_by_stride", with(tensor(bytes, 0, {2, 2}, {7, 1})), Code::corrupt,
+       "beyond its storage"},
+      {"beyond_64_bits", with(tensor(bytes, 1, {3}, {INT64_MAX})), Code::corrupt,
+       "beyond its storage"},
+      {"sum_beyond_64_bits",
+       with(tensor(bytes, 2, {2, 2, 2}, {INT64_MAX, INT64_MAX, 1})), Code::corrupt,
+       "beyond its storage"},
+      {"storage_is_smaller", with(tensor(storage("ByteStorage", "0", 9), 0, {8}, {1})),
+       Code::corrupt, "another size than the pickle says", false},
+      {"storage_is_larger", with(tensor(storage("ByteStorage", "0", 7), 0, {7}, {1})),
+       Code::corrupt, "another size than the pickle says", false},
+      {"storage_is_not_there",
+       with(tensor(storage("ByteStorage", "1", 8), 0, {8}, {1})), Code::corrupt,
+       "lacks the tensor's storage"},
+      {"expanded", with(tensor(bytes, 0, {1 << 20, 1 << 20}, {0, 0})), Code::limit,
+       "repeats its storage too often"},
+      {"expanded_a_little_too_much", with(tensor(bytes, 0, {(64 << 10) + 1}, {0})),
+       Code::limit, "repeats its storage too often"},
+      {"name_with_nul", named("a\0b"s), Code::corrupt, "NUL"},
+      {"name_no_utf8", named("a\xFF"), Code::corrupt, "UTF-8"},
+      {"name_too_long", dict({text(std::string(65'535, 'n')), named("m")}),
+       Code::corrupt, "too long"},
+      {"two_of_a_name", dict({text("w"), pair(), text("w"), pair()}), Code::corrupt,
+       "same name"},
+      {"two_of_a_path",
+       dict({text("a"), dict({text("w"), pair()}), text("a.w"), pair()}), Code::corrupt,
+       "same name"},
+      {"key_no_name", dict({"(t", pair()}), Code::unsupported, "a key that is no text",
+       false},
+      {"odd_pairs", global("collections", "OrderedDict") + "(" + list({pair()}) + "tR",
+       Code::corrupt, "no pairs"},
+      {"list_of_no_list",
+       dict({text("w"), call(global("torch.jit._pickle", "build_tensorlist"), {"N"})}),
+       Code::corrupt, "made of no list"},
+      {"nested_65", std::string(65, ']') + pair() + std::string(65, 'a'), Code::limit,
+       "nested too deeply", false},
+      {"doubled", doubled(40), Code::limit, "hold each other too often", false},
+  };
+  return all;
+}
+
+class TorchRefuses : public testing::TestWithParam<BadTensor> {};
+
+TEST_P(TorchRefuses, with_its_own_words) {
+  const BadTensor& bad = GetParam();
+  const auto manifest = archive_of(stream(bad.value)).read();
+  ASSERT_FALSE(manifest) << shown(manifest);
+  EXPECT_EQ(manifest.error().code(), bad.code) << manifest.error().message();
+  EXPECT_NE(manifest.error().message().find(bad.says), std::string::npos)
+      << manifest.error().message();
+  EXPECT_EQ(manifest.error().fields().names_tensor, bad.names_tensor)
+      << manifest.error().message();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TorchRefuses, testing::ValuesIn(bad_tensors()),
+                         [](const auto& row) { return row.param.name; });
+
+// C52
+TEST(Torch, expands_as_far_as_it_may) {
+  const std::string bytes = storage("ByteStorage", "0", 8);
+  EXPECT_TRUE(archive_with({text("w"), tensor(bytes, 0, {64 << 10}, {0})}).read());
+  const TorchArchive large =
+      archive_with({text("w"), tensor(bytes, 0, {1 << 17, 8}, {0, 1})});
+  EXPECT_FALSE(large.read());
+  EXPECT_TRUE(large.read(with_expansion(1 << 20)));
+  // Each is small; together they are not.
+  std::vector<std::string> many;
+  for (int i = 0; i < 100; ++i)
+    many.insert(many.end(), {integer(i), tensor(bytes, 0, {64 << 10}, {0})});
+  const auto all = archive_with(many).read();
+  ASSERT_FALSE(all);
+  EXPECT_EQ(all.error().code(), Code::limit);
+  EXPECT_NE(all.error().message().find("repeat the storages too often"),
+            std::string::npos);
+}
+
+// A deflated storage is unpacked for each of its tensors.
+TEST(Torch, does_not_unpack_a_storage_again_and_again) {
+  std::vector<std::string> items;
+  const std::string large = storage("ByteStorage", "0", 1 << 20);
+  for (int i = 0; i < 65; ++i)
+    items.insert(items.end(), {integer(i), tensor(large, (1 << 20) - 1 - i, {1}, {1})});
+  TorchArchive archive = archive_of(stream(dict(items)));
+  archive.members[1].is_deflated = true;
+  archive.members[1].bytes = 1 << 20;
+  const auto all = archive.read();
+  ASSERT_FALSE(all);
+  EXPECT_EQ(all.error().code(), Code::limit);
+  EXPECT_NE(all.error().message().find("read the storages too often"),
+            std::string::npos);
+}
+
+struct BadArchive {
+  const char* name;
+  TorchArchive archive;
+  Code code;
+  const char* says;
+};
+
+const std::vector<BadArchive>& bad_archives() {
+  const std::string good = stream(with(pair()));
+  const auto also = [&](const char* name, const std::string& contents) {
+    TorchArchive archive = archive_of(good);
+    archive.add(name, contents);
+    return archive;
+  };
+  static const std::vector<BadArchive> all = {
+      {"no_checkpoint", TorchArchive().add("data.pkl", good).add("a/b/data.pkl", good),
+       Code::corrupt, "no folder with data.pkl"},
+      {"two_checkpoints", also("b/data.pkl", good), Code::corrupt, "two checkpoints"},
+      {"byte_order", also("archive/byteorder", "middle"), Code::corrupt,
+       "neither little nor big"},
+      {"long_byte_order", also("archive/byteorder", std::string(5000, 'x')),
+       Code::limit, "larger than is allowed"},
+      {"cut_pickle", archive_of(good.substr(0, good.size() - 1)), Code::corrupt,
+       "in 'archive/data.pkl'"},
+      {"constants", also("archive/constants.pkl", "x."), Code::corrupt,
+       "in 'archive/constants.pkl'"},
+      {"harm_in_constants",
+       also("archive/constants.pkl", stream(tuple({global("os", "system")}))),
+       Code::unsupported, "wants to run programs"},
+  };
+  return all;
+}
+
+class TorchArchiveRefuses : public testing::TestWithParam<BadArchive> {};
+
+TEST_P(TorchArchiveRefuses, with_its_own_words) {
+  const BadArchive& bad = GetParam();
+  const auto manifest = bad.archive.read();
+  ASSERT_FALSE(manifest) << shown(manifest);
+  EXPECT_EQ(manifest.error().code(), bad.code) << manifest.error().message();
+  EXPECT_NE(manifest.error().message().find(bad.says), std::string::npos)
+      << manifest.error().message();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TorchArchiveRefuses, testing::ValuesIn(bad_archives()),
+                         [](const auto& row) { return row.param.name; });
+
+// C17
+TEST(Torch, any_folder_will_do) {
+  for (const char* folder : {"archive/", "model/", "weights v2/"}) {
+    TorchArchive archive;
+    archive.add(folder + "data.pkl"s, stream(with(pair())));
+    archive.add(folder + "data/0"s, "12345678").add(folder + "version"s, "3\n");
+    EXPECT_TRUE(is_torch_archive(archive.members));
+    const Manifest manifest = archive.read().value();
+    EXPECT_EQ(manifest.entries().size(), 1u);
+    EXPECT_TRUE(manifest.skipped.empty());
+  }
+  EXPECT_FALSE(is_torch_archive(TorchArchive().add("a.npy", "x").members));
+}
+
+}  // namespace
+}  // namespace weig::test
