@@ -108,16 +108,40 @@ void add_change_options(CLI::App& command, ChangeOptions& options) {
       "With --quantize: unsigned integers, with zero\npoints");
   command
       .add_option("--include", options.include,
-                  "Change only tensors whose names match, as in ls;\nmay be repeated")
+                  "Take only tensors whose names match, as in ls;\n"
+                  "with --cast, --quantize or --dequantize: change\n"
+                  "only those. May be repeated")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("PATTERN");
   command
       .add_option("--exclude", options.exclude,
-                  "Leave tensors whose names match; may be repeated")
+                  "Leave out tensors whose names match; with --cast\n"
+                  "and so on: leave them as they are. May be repeated")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("PATTERN");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--rename",
+          [&options](const std::vector<std::string>& rules) {
+            for (const std::string& rule : rules) {
+              auto parsed = parse_rename(rule);
+              if (!parsed)
+                throw CLI::ValidationError(
+                    "--rename",
+                    fmt::format("{} is no rule; 'model.*=*' is, with at most as many "
+                                "'*' on the right",
+                                in_quotes(rule)));
+              options.rename.push_back(*std::move(parsed));
+            }
+          },
+          "Rename tensors: FROM is a pattern, and a * in TO\n"
+          "what that of FROM stands for. The first rule that\n"
+          "matches counts. May be repeated")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("FROM=TO");
 }
 
 std::optional<std::string> conflict(const ChangeOptions& options) {
@@ -127,9 +151,6 @@ std::optional<std::string> conflict(const ChangeOptions& options) {
   if (!options.quantize && options.block) return "--block goes with --quantize";
   if (!options.quantize && options.scheme == Scheme::asymmetric)
     return "--asymmetric goes with --quantize";
-  const bool chosen = !options.include.empty() || !options.exclude.empty();
-  if (chosen && kinds == 0)
-    return "--include and --exclude go with --cast, --quantize or --dequantize";
   return std::nullopt;
 }
 
@@ -138,11 +159,35 @@ std::vector<std::string> unmatched(const ChangeOptions& options) {
   for (const auto* some : {&options.include, &options.exclude})
     for (const std::string& pattern : *some)
       if (!options.matched->contains(pattern)) patterns.push_back(pattern);
+  for (const RenameRule& rule : options.rename)
+    if (!options.matched->contains(rule.text)) patterns.push_back(rule.text);
   return patterns;
 }
 
+bool changes_any(const ChangeOptions& options) {
+  return options.cast || options.quantize || options.dequantize;
+}
+
+decltype(ConvertOptions::rename) name_function(const ChangeOptions& options) {
+  const bool chooses =
+      !changes_any(options) && !(options.include.empty() && options.exclude.empty());
+  if (!chooses && options.rename.empty()) return {};
+  return [options, chooses](std::string_view name) -> std::optional<std::string> {
+    if (chooses && !is_chosen(options, name)) return std::nullopt;
+    std::optional<std::string> found;
+    // Tries all, so that those are known that match nothing.
+    for (const RenameRule& rule : options.rename) {
+      auto other = renamed(rule, name);
+      if (!other) continue;
+      options.matched->insert(rule.text);
+      if (!found) found = std::move(other);
+    }
+    return found ? found : std::string(name);
+  };
+}
+
 decltype(ConvertOptions::change) change_function(const ChangeOptions& options) {
-  if (!options.cast && !options.quantize && !options.dequantize) return {};
+  if (!changes_any(options)) return {};
   return [options](std::string_view name, Dtype dtype,
                    std::span<const std::uint64_t> shape) -> TensorChange {
     if (!is_chosen(options, name)) return Keep{};

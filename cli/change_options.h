@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of `weig convert` that change tensors: which, and into what.
+// The options of `weig convert` that choose, rename and change tensors: which, and into
+// what.
 #pragma once
 
 #include <weig/convert.h>
@@ -13,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "rename.h"
+
 namespace weig::cli {
 
 struct ChangeOptions {
@@ -23,12 +26,14 @@ struct ChangeOptions {
   std::optional<std::uint32_t> block;
   std::vector<std::string> include;
   std::vector<std::string> exclude;
-  // Patterns that matched a name of which change_function()'s function was asked.
+  std::vector<RenameRule> rename;
+  // Patterns that matched a name of which one of the functions below was asked.
   std::shared_ptr<std::set<std::string>> matched =
       std::make_shared<std::set<std::string>>();
 };
 
-// --cast, --quantize, --dequantize, --block, --asymmetric, --include, --exclude.
+// --cast, --quantize, --dequantize, --block, --asymmetric, --include, --exclude,
+// --rename.
 void add_change_options(CLI::App& command, ChangeOptions& options);
 
 // What is wrong with the options together, if anything.
@@ -36,6 +41,13 @@ std::optional<std::string> conflict(const ChangeOptions& options);
 
 // Patterns that matched nothing, once all was asked.
 std::vector<std::string> unmatched(const ChangeOptions& options);
+
+// Whether tensors are changed, so that --include and --exclude say which; otherwise
+// they say which come along.
+bool changes_any(const ChangeOptions& options);
+
+// As ConvertOptions::rename; empty where all come by their own names.
+decltype(ConvertOptions::rename) name_function(const ChangeOptions& options);
 
 // As ConvertOptions::change; empty where nothing is to be changed.
 decltype(ConvertOptions::change) change_function(const ChangeOptions& options);

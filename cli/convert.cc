@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // weig convert: other formats into one WEIG file, or a set of several.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <weig/convert.h>
 
 #include <filesystem>
@@ -42,6 +43,7 @@ int ask_for_target(const Arguments& arguments) {
 Result<ConvertReport> convert_with_bar(const Arguments& arguments) {
   ProgressBar bar("converting");
   ConvertOptions options = arguments.options;
+  options.rename = name_function(arguments.changes);
   options.change = change_function(arguments.changes);
   options.progress = bar.callback();
   return convert(arguments.sources, arguments.target, options);
@@ -49,12 +51,11 @@ Result<ConvertReport> convert_with_bar(const Arguments& arguments) {
 
 // Patterns that match nothing, or nothing that can be changed.
 void warn_of_no_change(const Arguments& arguments, ConvertReport& report) {
-  const ChangeOptions& changes = arguments.changes;
-  const bool wanted = changes.cast || changes.quantize || changes.dequantize;
-  for (const std::string& pattern :
-       wanted ? unmatched(changes) : std::vector<std::string>())
-    report.warnings.push_back(
-        fmt::format("{} matches no tensor that can be changed", in_quotes(pattern)));
+  const bool wanted = changes_any(arguments.changes);
+  for (const std::string& pattern : unmatched(arguments.changes))
+    report.warnings.push_back(fmt::format(
+        "{} matches no tensor{}", in_quotes(pattern),
+        wanted && pattern.find('=') == pattern.npos ? " that can be changed" : ""));
   if (wanted && report.cast + report.quantized + report.dequantized == 0)
     report.warnings.push_back("no tensor was changed");
 }
@@ -78,6 +79,21 @@ void add_convert_options(CLI::App& command, ConvertOptions& options) {
       "Accept, with a warning, what readers disagree on:\n"
       "holes, bytes after the last tensor, names that\n"
       "share bytes, metadata that is not text");
+  command
+      .add_option_function<std::string>(
+          "--from",
+          [&options](const std::string& name) {
+            options.from = source_format_named(name);
+            if (!options.from)
+              throw CLI::ValidationError(
+                  "--from",
+                  fmt::format("no format is called {}; there are {}", in_quotes(name),
+                              fmt::join(source_format_names(), ", ")));
+          },
+          "Take the source files for this format, whatever\n"
+          "their content looks like: weig, safetensors, gguf,\n"
+          "torch, npy, npz or onnx")
+      ->type_name("FORMAT");
   command.add_flag_callback(
       "--copy-others", [&options] { options.other_files = OtherFiles::copy; },
       "Copy a folder's other files (config.json,\ntokenizer, ...) beside the output; "
@@ -126,9 +142,9 @@ Command add_convert(CLI::App& app) {
       app.add_subcommand("convert", "Turn files of other formats into a WEIG file");
   command
       ->add_option("SRC", arguments->sources,
-                    "safetensors, GGUF, ONNX or WEIG files, PyTorch\n"
-                    "checkpoints, NumPy's .npy and .npz, or a folder with\n"
-                    "a model; a member of a set stands for all of it")
+                   "safetensors, GGUF, ONNX or WEIG files, PyTorch\n"
+                   "checkpoints, NumPy's .npy and .npz, or a folder with\n"
+                   "a model; a member of a set stands for all of it")
       ->required()
       ->type_name("");
   command
@@ -147,7 +163,8 @@ Command add_convert(CLI::App& app) {
       "  weig convert checkpoint.pt --select state_dict\n"
       "  weig convert --copy-others folder -o other/model.weig\n"
       "  weig convert model.safetensors --shard-size 5GB -o model.weig\n"
-      "  weig convert model.safetensors --quantize int8 --exclude '*embed*'");
+      "  weig convert model.safetensors --quantize int8 --exclude '*embed*'\n"
+      "  weig convert bert.pt --exclude 'cls.*' --rename 'bert.*=*'");
   return {command, [arguments] { return run_convert(*arguments); }};
 }
 

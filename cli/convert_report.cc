@@ -69,6 +69,10 @@ void print_text(Output& output, const ConvertReport& report) {
   if (report.aliases > 0)
     output.print(", of them {} (shared bytes, stored once)",
                  counted(report.aliases, "alias"));
+  if (report.left_out > 0)
+    output.print("\n  left out {}", counted(report.left_out, "tensor"));
+  if (report.renamed > 0)
+    output.print("\n  renamed  {}", counted(report.renamed, "tensor"));
   if (report.cast > 0)
     output.print("\n  changed  {}, cast", counted(report.cast, "tensor"));
   if (report.adapted > 0)
@@ -120,6 +124,7 @@ void print_json(Output& output, const ConvertReport& report) {
   Json json(output);
   json.begin_object().member("output", report.output);
   json.member("tensors", report.tensors).member("aliases", report.aliases);
+  json.member("left_out", report.left_out).member("renamed", report.renamed);
   json.member("cast", report.cast).member("quantized", report.quantized);
   json.member("dequantized", report.dequantized);
   json.member("adapted", report.adapted);

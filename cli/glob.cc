@@ -48,9 +48,10 @@ Step match_one(std::string_view pattern, std::size_t at, char32_t code) {
   return {wanted == code, at};
 }
 
-}  // namespace
-
-bool glob_matches(std::string_view pattern, std::string_view text) {
+// Calls `on_star` with the place in the text where each star's match begins, and
+// `on_more` with where the last one's ends, whenever that changes.
+bool match(std::string_view pattern, std::string_view text, auto on_star,
+           auto on_more) {
   std::size_t at = 0;     // in the pattern
   std::size_t place = 0;  // in the text
   // The last star, and where its match ends for now: when what follows fails, it takes
@@ -61,6 +62,7 @@ bool glob_matches(std::string_view pattern, std::string_view text) {
     if (at < pattern.size() && pattern[at] == '*') {
       star = ++at;
       star_end = place;
+      on_star(place);
       continue;
     }
     const Character character = character_at(text, place);
@@ -71,14 +73,53 @@ bool glob_matches(std::string_view pattern, std::string_view text) {
       place += character.length;
     } else if (star != std::string_view::npos) {
       star_end += character_at(text, star_end).length;
+      on_more(star_end);
       place = star_end;
       at = star;
     } else {
       return false;
     }
   }
-  while (at < pattern.size() && pattern[at] == '*') ++at;
+  for (; at < pattern.size() && pattern[at] == '*'; ++at) on_star(text.size());
   return at == pattern.size();
+}
+
+}  // namespace
+
+bool glob_matches(std::string_view pattern, std::string_view text) {
+  const auto ignore = [](std::size_t) {};
+  return match(pattern, text, ignore, ignore);
+}
+
+std::size_t glob_stars(std::string_view pattern) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; at < pattern.size();) {
+    if (pattern[at] == '*') {
+      ++count;
+      ++at;
+    } else {
+      at = match_one(pattern, at, U'*').next;
+    }
+  }
+  return count;
+}
+
+std::optional<std::vector<std::string_view>> glob_captures(std::string_view pattern,
+                                                           std::string_view text) {
+  struct Range {
+    std::size_t begin;
+    std::size_t end;
+  };
+  std::vector<Range> stars;
+  const bool matches = match(
+      pattern, text, [&](std::size_t place) { stars.push_back({place, place}); },
+      [&](std::size_t end) { stars.back().end = end; });
+  if (!matches) return std::nullopt;
+  std::vector<std::string_view> captures;
+  captures.reserve(stars.size());
+  for (const Range& star : stars)
+    captures.push_back(text.substr(star.begin, star.end - star.begin));
+  return captures;
 }
 
 }  // namespace weig::cli

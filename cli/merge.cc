@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// weig merge: one file of a sharded set again.
+// weig merge: one file of a sharded set again, or of several files.
 #include <weig/convert.h>
 #include <weig/model_set.h>
 
@@ -18,7 +18,7 @@ namespace weig::cli {
 namespace {
 
 struct Arguments {
-  std::string file;
+  std::vector<std::string> files;
   std::string target;
   ConvertOptions options;
   Form form = Form::text;
@@ -36,12 +36,16 @@ Result<std::string> first_member(const std::string& file) {
 }
 
 Result<ConvertReport> merge_with_bar(const Arguments& arguments) {
-  const auto first = first_member(arguments.file);
-  if (!first) return first.error();
+  std::vector<std::string> files = arguments.files;
+  if (files.size() == 1) {
+    const auto first = first_member(files[0]);
+    if (!first) return first.error();
+    files[0] = *first;
+  }
   ProgressBar bar("merging");
   ConvertOptions options = arguments.options;
   options.progress = bar.callback();
-  return convert(std::vector{*first}, arguments.target, options);
+  return convert(files, arguments.target, options);
 }
 
 int run_merge(const Arguments& arguments) {
@@ -59,11 +63,13 @@ int run_merge(const Arguments& arguments) {
 
 Command add_merge(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
-      app.add_subcommand("merge", "Make one file of a sharded set again");
+  CLI::App* command = app.add_subcommand(
+      "merge", "Make one file of a sharded set, or of several files");
   command
-      ->add_option("FILE", arguments->file,
-                   "Any member of the set, or a folder with that set\nalone")
+      ->add_option("FILE", arguments->files,
+                   "Any member of the set, or a folder with that set\n"
+                   "alone; or files whose tensors have distinct names,\n"
+                   "of any format that convert takes")
       ->required()
       ->type_name("");
   command->add_option("-o,--output", arguments->target, "What to write")
@@ -73,10 +79,13 @@ Command add_merge(CLI::App& app) {
   add_force(*command, arguments->options.existing);
   add_json(*command, arguments->form);
   command->footer(
-      "The file is, byte for byte, what converting the source at once makes. Digests\n"
-      "are checked on the way.\n\n"
-      "Example:\n"
-      "  weig merge model-00001-of-00005.weig -o model.weig");
+      "Of a set, the file is, byte for byte, what converting the source at once "
+      "makes.\n"
+      "Digests are checked on the way. Of several files' metadata, the first file's\n"
+      "value of a key stands.\n\n"
+      "Examples:\n"
+      "  weig merge model-00001-of-00005.weig -o model.weig\n"
+      "  weig merge text.weig vision.weig projector.safetensors -o model.weig");
   return {command, [arguments] { return run_merge(*arguments); }};
 }
 

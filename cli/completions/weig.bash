@@ -16,7 +16,7 @@ _weig() {
   fi
 
   case $before in
-    --alpha | --scale | --block | --include | --exclude | --threads | \
+    --alpha | --scale | --block | --include | --exclude | --rename | --threads | \
       --max-header-bytes | --max-expansion | --select | --shard-size | --slice | --groups | --rounds)
       # A value that only its user knows; without this, files would be offered.
       compopt +o default +o bashdefault
@@ -25,6 +25,11 @@ _weig() {
     --load)
       compopt +o default +o bashdefault
       mapfile -t COMPREPLY < <(compgen -W "map stream populate read auto" -- "$word")
+      return
+      ;;
+    --from)
+      compopt +o default +o bashdefault
+      mapfile -t COMPREPLY < <(compgen -W "weig safetensors gguf torch npy npz onnx" -- "$word")
       return
       ;;
     --cast | --quantize | --dequantize)
@@ -50,7 +55,7 @@ _weig() {
     convert)
       options+=' -o --output -f --force --lenient --copy-others --sha256'
       options+=' --select --max-expansion --shard-size --max-header-bytes --cast --quantize --dequantize'
-      options+=' --block --asymmetric --include --exclude --json'
+      options+=' --block --asymmetric --include --exclude --rename --from --json'
       ;;
     info | ls)
       options+=' --accept-unsealed --accept-unknown-dtypes --json'

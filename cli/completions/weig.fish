@@ -16,7 +16,7 @@ complete -c weig -n "$none" -f -a ls -d 'List tensors, one line each'
 complete -c weig -n "$none" -f -a get -d 'Print or write a tensor\'s values'
 complete -c weig -n "$none" -f -a verify -d 'Check every byte against the digests'
 complete -c weig -n "$none" -f -a export -d 'Turn a WEIG file back into safetensors'
-complete -c weig -n "$none" -f -a merge -d 'Make one file of a sharded set again'
+complete -c weig -n "$none" -f -a merge -d 'Make one file of a sharded set, or of several files'
 complete -c weig -n "$none" -f -a apply -d 'Add a LoRA adapter to a model'
 complete -c weig -n "$none" -f -a bench -d 'Measure how fast a file loads here'
 
@@ -60,9 +60,12 @@ complete -c weig -n '__weig_in convert' -l block -x \
 complete -c weig -n '__weig_in convert' -l asymmetric \
     -d 'Unsigned integers with zero points'
 complete -c weig -n '__weig_in convert' -l include -x \
-    -d 'Change only tensors with such names'
+    -d 'Take or change only tensors with such names'
 complete -c weig -n '__weig_in convert' -l exclude -x \
-    -d 'Leave tensors with such names'
+    -d 'Leave out tensors with such names'
+complete -c weig -n '__weig_in convert' -l rename -x -d 'Give tensors other names: FROM=TO'
+complete -c weig -n '__weig_in convert' -l from -x -d 'What the sources are' \
+    -a 'weig safetensors gguf torch npy npz onnx'
 
 complete -c weig -n '__weig_in apply' -l copy-others -d 'Copy a folder\'s other files'
 complete -c weig -n '__weig_in apply' -l alpha -x \

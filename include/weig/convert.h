@@ -50,9 +50,19 @@ struct Dequantize {
 };
 using TensorChange = std::variant<Keep, Dtype, QuantizeOptions, Dequantize>;
 
+// What a source file is taken for.
+enum class SourceFormat { weig, safetensors, gguf, torch, npy, npz, onnx };
+
+// How it is called; the format of that name, or nothing; all names.
+std::string_view source_format_name(SourceFormat format) noexcept;
+std::optional<SourceFormat> source_format_named(std::string_view name) noexcept;
+std::vector<std::string_view> source_format_names();
+
 struct ConvertOptions {
   Existing existing = Existing::refuse;
   Strictness strictness = Strictness::strict;
+  // None: what each file's content looks like. Given, all of them are read as this.
+  std::optional<SourceFormat> from = {};
   OtherFiles other_files = OtherFiles::leave;
   SourceHash source_hash = SourceHash::none;
   std::uint64_t max_header_bytes = std::uint64_t{1} << 30;
@@ -67,6 +77,11 @@ struct ConvertOptions {
   // NAME.weig, none of whose files is larger, but where a single tensor is. Layers stay
   // in one file where that holds them. At least 1.
   std::optional<std::uint64_t> shard_bytes = {};
+  // What each tensor of the sources is called in the new file; nothing: it is left out.
+  // Empty: all come, by their names. Fails with invalid_argument where two get one name
+  // or a quantized one loses what it needs, with not_found where none is left. After
+  // this, names are the new ones, for `change` and in messages.
+  std::function<std::optional<std::string>(std::string_view name)> rename = {};
   // Asked for each tensor of the sources; empty: all are kept. Of those that a
   // quantization section of a source names, the quantized ones can be dequantized, and
   // then come without their scales and zero points; any other answer keeps them. So
@@ -92,6 +107,8 @@ struct ConvertReport {
   std::string output;  // of a set, its first member
   std::uint64_t tensors = 0;
   std::uint64_t aliases = 0;    // tensors stored as another name of others' bytes
+  std::uint64_t left_out = 0;   // tensors of the sources, as the caller wanted
+  std::uint64_t renamed = 0;
   std::uint64_t cast = 0;       // tensors that came with another type
   std::uint64_t quantized = 0;  // tensors; their scales and zero points not counted
   std::uint64_t dequantized = 0;

@@ -33,7 +33,7 @@ void Changes::make_source_specs() {
   for (const SourceTensor& tensor : sources_->tensors) {
     const Manifest& manifest = sources_->files[tensor.file].manifest;
     const Manifest::Entry& e = manifest.entries()[tensor.entry];
-    source_specs_.push_back({.name = manifest.name(e),
+    source_specs_.push_back({.name = sources_->name(tensor),
                              .dtype = e.dtype,
                              .shape = manifest.shape(e),
                              .shares = e.shares == TensorSpec::kOwn

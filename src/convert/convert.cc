@@ -317,6 +317,8 @@ class Conversion {
   // Counts what there is to do, and what there will be.
   void count_bytes() {
     report.tensors = plan_.size();
+    report.left_out = sources_.left_out;
+    report.renamed = sources_.new_names.size();
     report.cast = changes_->cast();
     report.quantized = changes_->quantized();
     report.dequantized = changes_->dequantized();

@@ -47,7 +47,7 @@ Status move(Quantization& q, std::span<const std::uint32_t> ordinals,
     if (*field == disk::kNone)
       return Error(Code::unsupported, "its quantization needs a tensor left out")
           .found("'" + std::string(manifest.name(manifest.entries()[old])) +
-                 "', which the index does not name");
+                 "', which is left out");
     if (q.scheme != kKnownScheme && *field != old) return unknown_scheme(q);
   }
   return {};

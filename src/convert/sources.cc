@@ -19,8 +19,8 @@
 #include "core/try.h"
 #include "formats/big_endian.h"
 #include "formats/gguf.h"
-#include "formats/onnx.h"
 #include "formats/npy.h"
+#include "formats/onnx.h"
 #include "formats/safetensors.h"
 #include "formats/sniff.h"
 #include "formats/torch_archive.h"
@@ -251,6 +251,11 @@ Status take_manifest(SourceFile& source, Result<Manifest> manifest) {
 Status read_zip_source(SourceFile& source, const ConvertOptions& options) {
   const Input input = input_of(source.file);
   WEIG_TRY_ASSIGN(members, read_zip(input));
+  if (options.from == SourceFormat::npz)
+    return take_manifest(source, read_npz(input, members, options.strictness));
+  if (options.from == SourceFormat::torch)
+    return take_manifest(source,
+                         read_torch_archive(input, members, torch_options(options)));
   WEIG_TRY_ASSIGN(content, sniff_zip(members));
   switch (content) {
     case ZipContent::npz:
@@ -262,7 +267,69 @@ Status read_zip_source(SourceFile& source, const ConvertOptions& options) {
                        read_torch_archive(input, members, torch_options(options)));
 }
 
+struct SourceFormatName {
+  SourceFormat format;
+  std::string_view name;
+};
+constexpr auto kSourceFormats = std::to_array<SourceFormatName>({
+    {SourceFormat::weig, "weig"},
+    {SourceFormat::safetensors, "safetensors"},
+    {SourceFormat::gguf, "gguf"},
+    {SourceFormat::torch, "torch"},
+    {SourceFormat::npy, "npy"},
+    {SourceFormat::npz, "npz"},
+    {SourceFormat::onnx, "onnx"},
+});
+
+// By its first bytes, or what the caller says it is. Readers refuse what is none.
+Result<Content> content_of(Bytes first, const os::InputFile& file,
+                           const ConvertOptions& options) {
+  if (!options.from) {
+    auto content = sniff(first, file.size());
+    if (!content) return with_end(content.error(), file);
+    return content;
+  }
+  switch (*options.from) {
+    case SourceFormat::weig: {
+      const auto magic = first.size() < 4 ? 0 : load<std::uint32_t>(first.data());
+      if (magic == disk::kMagic) return Content::weig;
+      if (magic == disk::kSwappedMagic) return Content::weig_big_endian;
+      return Error(Code::corrupt, "the file does not begin as WEIG files do").at(0);
+    }
+    case SourceFormat::safetensors:
+      return Content::safetensors;
+    case SourceFormat::gguf:
+      return Content::gguf;
+    case SourceFormat::torch:
+      return text_of(first).starts_with("PK") ? Content::zip : Content::torch_stream;
+    case SourceFormat::npy:
+      return Content::npy;
+    case SourceFormat::npz:
+      return Content::zip;
+    case SourceFormat::onnx:
+      return Content::onnx;
+  }
+  return Content::weig;
+}
+
 }  // namespace
+
+std::string_view source_format_name(SourceFormat format) noexcept {
+  return std::ranges::find(kSourceFormats, format, &SourceFormatName::format)->name;
+}
+
+std::optional<SourceFormat> source_format_named(std::string_view name) noexcept {
+  const auto* found = std::ranges::find(kSourceFormats, name, &SourceFormatName::name);
+  if (found == kSourceFormats.end()) return std::nullopt;
+  return found->format;
+}
+
+std::vector<std::string_view> source_format_names() {
+  std::vector<std::string_view> names;
+  names.reserve(kSourceFormats.size());
+  for (const SourceFormatName& one : kSourceFormats) names.push_back(one.name);
+  return names;
+}
 
 Result<SourceFile> open_source(const std::string& path, const ConvertOptions& options) {
   SourceFile source;
@@ -274,8 +341,8 @@ Result<SourceFile> open_source(const std::string& path, const ConvertOptions& op
     const auto first = MutableBytes(bytes).first(
         std::min<std::uint64_t>(bytes.size(), source.file.size()));
     WEIG_TRY(source.file.read(0, first));
-    const auto content = sniff(first, source.file.size());
-    if (!content) return with_end(content.error(), source.file);
+    const auto content = content_of(first, source.file, options);
+    if (!content) return content.error();
     switch (*content) {
       case Content::weig:
         return read_weig_source(source);
@@ -314,21 +381,9 @@ Result<SourceFile> open_source(const std::string& path, const ConvertOptions& op
 }
 
 Status gather(Sources& sources) {
-  std::unordered_map<std::string_view, std::uint32_t, SeededHash> seen;
-  for (std::uint32_t f = 0; f < sources.files.size(); ++f) {
-    const Manifest& manifest = sources.files[f].manifest;
-    for (std::uint32_t e = 0; e < manifest.entries().size(); ++e) {
-      sources.tensors.push_back({f, e});
-      if (sources.files.size() == 1) continue;  // its reader has seen to it
-      const auto name = manifest.name(manifest.entries()[e]);
-      const auto [other, fresh] = seen.emplace(name, f);
-      if (!fresh)
-        return Error(Code::corrupt, "the tensor is in two of the files")
-            .file(sources.files[f].file.path())
-            .tensor(name)
-            .found("one in " + sources.files[other->second].file.path());
-    }
-  }
+  for (std::uint32_t f = 0; f < sources.files.size(); ++f)
+    for (std::uint32_t e = 0; e < sources.files[f].manifest.entries().size(); ++e)
+      sources.tensors.push_back({.file = f, .entry = e});
   if (sources.files.size() == 1) sources.origin = sources.files.front().origin;
   return merge_metadata(sources);
 }
@@ -366,8 +421,63 @@ Status merge_metadata(Sources& sources) {
   return {};
 }
 
-Result<Sources> open_sources(std::span<const std::string> paths,
-                             const ConvertOptions& options) {
+namespace {
+
+// Leaves tensors out and renames them, as the caller wants.
+Status choose_names(Sources& sources, const ConvertOptions& options) {
+  if (!options.rename || sources.tensors.empty()) return {};
+  std::vector<SourceTensor> chosen;
+  for (SourceTensor tensor : sources.tensors) {
+    const std::string_view name = sources.name(tensor);
+    std::optional<std::string> wanted = options.rename(name);
+    if (!wanted) continue;
+    if (*wanted != name) {
+      tensor.name = static_cast<std::uint32_t>(sources.new_names.size());
+      sources.new_names.push_back(*std::move(wanted));
+    }
+    chosen.push_back(tensor);
+  }
+  sources.left_out = sources.tensors.size() - chosen.size();
+  if (sources.left_out > 0 || !sources.new_names.empty()) sources.origin.reset();
+  sources.tensors = std::move(chosen);
+  if (!sources.tensors.empty()) return {};
+  return Error(Code::not_found, "no tensor of the sources is chosen")
+      .file(sources.files[0].file.path())
+      .found(std::to_string(sources.left_out) + " tensors, all left out");
+}
+
+// Readers have seen to the names of each file.
+Status check_distinct(const Sources& sources) {
+  if (sources.files.size() == 1 && sources.new_names.empty()) return {};
+  std::unordered_map<std::string_view, const SourceTensor*, SeededHash> seen;
+  seen.reserve(sources.tensors.size());
+  for (const SourceTensor& tensor : sources.tensors) {
+    const std::string_view name = sources.name(tensor);
+    const auto [other, fresh] = seen.emplace(name, &tensor);
+    if (fresh) continue;
+    const auto& file = sources.files[tensor.file].file.path();
+    const auto& other_file = sources.files[other->second->file].file.path();
+    if (tensor.name == SourceTensor::kOwnName &&
+        other->second->name == SourceTensor::kOwnName)
+      return Error(Code::corrupt, "the tensor is in two of the files")
+          .file(file)
+          .tensor(name)
+          .found("one in " + other_file);
+    const auto old_name = [&](SourceTensor one) {
+      one.name = SourceTensor::kOwnName;
+      return in_quotes(sources.name(one));
+    };
+    return Error(Code::invalid_argument, "two tensors get one name")
+        .file(file)
+        .tensor(name)
+        .found(old_name(*other->second) + " and " + old_name(tensor));
+  }
+  return {};
+}
+
+// As open_sources(), with all tensors.
+Result<Sources> open_all(std::span<const std::string> paths,
+                         const ConvertOptions& options) {
   if (paths.empty()) return Error(Code::invalid_argument, "no source is given");
   if (paths.size() == 1 && os::is_folder(paths[0]))
     return open_folder(paths[0], options);
@@ -379,7 +489,9 @@ Result<Sources> open_sources(std::span<const std::string> paths,
           .file(path);
     // What is wrong with a file, open_source() says.
     const auto shard = shard_of(path);
-    const bool is_member = shard && *shard && (*shard)->count > 1;
+    const bool is_member =
+        shard && *shard && (*shard)->count > 1 &&
+        options.from.value_or(SourceFormat::weig) == SourceFormat::weig;
     // A set is read once, however many of its members are given.
     if (is_member && is_among(sources.files, path)) continue;
     ++models;
@@ -407,6 +519,16 @@ Result<Sources> open_sources(std::span<const std::string> paths,
     sources.metadata = sources.files.front().manifest.metadata;
   }
   return sources;
+}
+
+}  // namespace
+
+Result<Sources> open_sources(std::span<const std::string> paths,
+                             const ConvertOptions& options) {
+  WEIG_TRY_ASSIGN(sources, open_all(paths, options));
+  WEIG_TRY(choose_names(sources, options));
+  WEIG_TRY(check_distinct(sources));
+  return std::move(sources);
 }
 
 }  // namespace weig

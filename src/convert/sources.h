@@ -39,13 +39,17 @@ struct SourceFile {
 };
 
 struct SourceTensor {
-  std::uint32_t file = 0;   // index into files
-  std::uint32_t entry = 0;  // index into its manifest's entries
+  static constexpr std::uint32_t kOwnName = 0xFFFFFFFF;
+  std::uint32_t file = 0;         // index into files
+  std::uint32_t entry = 0;        // index into its manifest's entries
+  std::uint32_t name = kOwnName;  // or index into new_names
 };
 
 struct Sources {
   std::vector<SourceFile> files;
   std::vector<SourceTensor> tensors;
+  std::vector<std::string> new_names;
+  std::uint64_t left_out = 0;    // tensors that the caller does not want
   std::optional<Origin> origin;  // where the sources are one file, or one set
   std::optional<std::string> metadata;
   std::vector<std::string> warnings;
@@ -54,6 +58,12 @@ struct Sources {
   std::vector<std::string> other_files;  // names in the folder that are no weights
   // Other weights and, with a slash after them, folders.
   std::vector<std::string> unread;
+
+  std::string_view name(const SourceTensor& tensor) const noexcept {
+    if (tensor.name != SourceTensor::kOwnName) return new_names[tensor.name];
+    const Manifest& manifest = files[tensor.file].manifest;
+    return manifest.name(manifest.entries()[tensor.entry]);
+  }
 };
 
 // Opens one file, of any kind that convert() takes but a member of a set.
@@ -66,7 +76,7 @@ Result<Sources> open_sources(std::span<const std::string> paths,
 // The files of a folder: by its index, or its one weights file.
 Result<Sources> open_folder(const std::string& path, const ConvertOptions& options);
 
-// Gathers tensors and metadata of `files`, all of them; names must be distinct.
+// Gathers tensors and metadata of `files`, all of them.
 Status gather(Sources& sources);
 
 // The metadata of several files as one: the first file's value of a key stands, others

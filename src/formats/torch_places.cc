@@ -53,6 +53,15 @@ std::uint64_t saturated_sum(std::uint64_t a, std::uint64_t b) noexcept {
   return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
+Error too_large(std::string what, std::uint64_t found, std::uint64_t most,
+                std::uint64_t max_times) {
+  return Error(Code::limit, std::move(what))
+      .found(std::to_string(found) + " bytes")
+      .expected("at most " + std::to_string(most))
+      .hint("max_expansion, --max-expansion, raises it from " +
+            std::to_string(max_times) + " times");
+}
+
 }  // namespace
 
 TorchPlaces::TorchPlaces(Manifest& manifest, std::span<const TorchStorage> storages,
@@ -116,23 +125,17 @@ Status TorchPlaces::add(std::string_view name, const TorchView& view) {
 Status TorchPlaces::check_growth(std::string_view name, std::uint64_t bytes,
                                  const Extent& extent) {
   const ElementStorage& all = storages_[extent.storage].lies;
-  const auto too_large = [&](std::string what, std::uint64_t found,
-                             std::uint64_t most) {
-    return Error(Code::limit, std::move(what))
-        .tensor(name)
-        .found(std::to_string(found) + " bytes")
-        .expected("at most " + std::to_string(most))
-        .hint("max_expansion, --max-expansion, raises it from " +
-              std::to_string(max_times_) + " times");
-  };
   const std::uint64_t most = times(all.bytes, max_times_, kSmallTensor);
   if (bytes > most)
-    return too_large("the tensor repeats its storage too often", bytes, most);
+    return too_large("the tensor repeats its storage too often", bytes, most,
+                     max_times_)
+        .tensor(name);
   const std::uint64_t most_of_file = times(stored_, max_times_, kSmallFile);
   bytes_ = saturated_sum(bytes_, bytes);
   if (bytes_ > most_of_file)
     return too_large("the tensors up to this one repeat the storages too often", bytes_,
-                     most_of_file);
+                     most_of_file, max_times_)
+        .tensor(name);
   // A packed storage is unpacked from end to end for each of its tensors.
   if (all.packing != ElementStorage::Packing::none)
     reads_ = saturated_sum(reads_, all.bytes);
@@ -140,7 +143,8 @@ Status TorchPlaces::check_growth(std::string_view name, std::uint64_t bytes,
     reads_ = saturated_sum(reads_, extent.end - extent.begin);
   if (reads_ > most_of_file)
     return too_large("the tensors up to this one read the storages too often", reads_,
-                     most_of_file);
+                     most_of_file, max_times_)
+        .tensor(name);
   return {};
 }
 

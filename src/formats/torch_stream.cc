@@ -38,7 +38,8 @@ class StreamReader {
       return Error(Code::unsupported,
                    "a stream of another protocol than PyTorch's 1001");
     // About the machine that wrote it. Storages are little-endian all the same.
-    WEIG_TRY(next());
+    WEIG_TRY_ASSIGN(system, next());
+    static_cast<void>(system);
     WEIG_TRY_ASSIGN(pickle, next());
     WEIG_TRY_ASSIGN(list, next());
     WEIG_TRY(find_storages(pickle, list));

@@ -42,18 +42,15 @@ void SkippedList::finish(std::vector<std::string>& skipped) && {
 }
 
 Result<TorchStorageId> torch_storage_id(const Pickle& pickle, PickleValue persistent) {
-  const auto odd = [](std::string what) {
-    return Error(Code::corrupt, std::move(what));
-  };
   const PickleValue identity = pickle.identity(persistent);
   if (pickle.kind(identity) != Kind::tuple)
-    return odd("what lies outside the pickle is named by no tuple");
+    return Error(Code::corrupt, "what lies outside the pickle is named by no tuple");
   const auto parts = pickle.items(identity);
   if (parts.size() < 5 || pickle.kind(parts[0]) != Kind::text ||
       pickle.text(parts[0]) != "storage" || pickle.kind(parts[1]) != Kind::global ||
       pickle.kind(parts[2]) != Kind::text || pickle.kind(parts[4]) != Kind::integer ||
       pickle.integer(parts[4]) < 0)
-    return odd("what lies outside the pickle is no storage");
+    return Error(Code::corrupt, "what lies outside the pickle is no storage");
   TorchStorageId id{.key = pickle.text(parts[2])};
   const PickleGlobal& global = pickle.global(parts[1]);
   if (!is_untyped_storage(global)) {
@@ -66,21 +63,22 @@ Result<TorchStorageId> torch_storage_id(const Pickle& pickle, PickleValue persis
   id.elements = static_cast<std::uint64_t>(pickle.integer(parts[4]));
   id.end = id.elements;
   if (id.elements > disk::kMaxElements)
-    return odd("a storage has more elements than can be")
+    return Error(Code::corrupt, "a storage has more elements than can be")
         .found(id.elements)
         .expected("at most 2^56");
   if (parts.size() < 6 || pickle.kind(parts[5]) == Kind::none) return id;
   if (pickle.kind(parts[5]) != Kind::tuple)
-    return odd("a part of a storage is described by no tuple");
+    return Error(Code::corrupt, "a part of a storage is described by no tuple");
   const auto part = pickle.items(parts[5]);
   if (part.size() != 3 || pickle.kind(part[1]) != Kind::integer ||
       pickle.kind(part[2]) != Kind::integer || pickle.integer(part[1]) < 0 ||
       pickle.integer(part[2]) < 0)
-    return odd("a part of a storage is described by no offset and size");
+    return Error(Code::corrupt,
+                 "a part of a storage is described by no offset and size");
   id.first = static_cast<std::uint64_t>(pickle.integer(part[1]));
   const auto count = static_cast<std::uint64_t>(pickle.integer(part[2]));
   if (!fits(id.first, count, id.elements))
-    return odd("a part of a storage reaches beyond it");
+    return Error(Code::corrupt, "a part of a storage reaches beyond it");
   id.end = id.first + count;
   return id;
 }

@@ -24,6 +24,11 @@ inline weig::Status kept_of(int guard, weig::Status status) {
   return kept(guard) ? std::move(status) : weig::Status();
 }
 
+template <typename T>
+weig::Result<T> kept_of(int guard, weig::Result<T> result) {
+  return kept(guard) ? std::move(result) : weig::Result<T>(T());
+}
+
 // A refusal where nothing but a refusal can be returned: removed, it is another one.
 inline weig::Error kept_error(int guard, weig::Error error) {
   if (kept(guard)) return error;
