@@ -14,7 +14,6 @@
 #include "convert_report.h"
 #include "options.h"
 #include "progress_bar.h"
-#include "quantity.h"
 #include "report.h"
 #include "terminal.h"
 
@@ -101,20 +100,10 @@ void add_convert_options(CLI::App& command, ConvertOptions& options) {
   command.add_flag_callback(
       "--sha256", [&options] { options.source_hash = SourceHash::sha256; },
       "Record the SHA-256 of each source file in the\nmetadata");
-  command
-      .add_option_function<std::string>(
-          "--shard-size",
-          [&options](const std::string& text) {
-            options.shard_bytes = parse_bytes(text);
-            if (options.shard_bytes.value_or(0) == 0)
-              throw CLI::ValidationError(
-                  "--shard-size", fmt::format("{} is no size; 5GB, 500MB and 2GiB are",
-                                              in_quotes(text)));
-          },
-          "Write a set of files, DST-00001-of-00005.weig and\n"
-          "so on. None is larger, but for a tensor (with its\n"
-          "scales) that is; layers that fit stay whole")
-      ->type_name("SIZE");
+  add_shard_size(command, options.shard_bytes,
+                 "Write a set of files, DST-00001-of-00005.weig and\n"
+                 "so on. None is larger, but for a tensor (with its\n"
+                 "scales) that is; layers that fit stay whole");
   command
       .add_option("--select", options.select,
                   "Of a PyTorch checkpoint, only the dict or list of\n"

@@ -28,7 +28,11 @@ struct Arguments {
 void print_text(Output& output, const ExportReport& report) {
   output.print("{}\n", printable(report.output));
   output.print("  tensors  {}\n", grouped(report.tensors));
-  output.print("  file     {}\n", full_bytes(report.file_size));
+  if (!report.members.empty())
+    output.print("  members  {}, {} to {}\n", grouped(report.members.size()),
+                 printable(report.members.front()), printable(report.members.back()));
+  output.print("  {}    {}\n", report.members.empty() ? "file " : "files",
+               full_bytes(report.file_size));
   output.print("  time     {}, {}\n", duration(report.seconds),
                rate(report.file_size, report.seconds));
   output.print("  bytes    {}\n",
@@ -41,7 +45,9 @@ void print_json(Output& output, const ExportReport& report) {
   json.begin_object().member("output", report.output);
   json.member("tensors", report.tensors).member("file_size", report.file_size);
   json.member("exact", report.exact).member("seconds", report.seconds);
-  json.key("warnings").begin_array();
+  json.key("members").begin_array();
+  for (const std::string& member : report.members) json.value(member);
+  json.end_array().key("warnings").begin_array();
   for (const std::string& warning : report.warnings) json.value(warning);
   json.end_array().end_object();
 }
@@ -92,6 +98,9 @@ Command add_export(CLI::App& app) {
       ->check(file_name())
       ->type_name("");
   add_format(*command, arguments->options.format);
+  add_shard_size(*command, arguments->options.shard_bytes,
+                 "Write safetensors in several files, none larger\n"
+                 "but where one tensor is, with their index");
   command
       ->add_option("--architecture", arguments->options.architecture,
                    "GGUF's general.architecture, where the\n"
@@ -101,8 +110,10 @@ Command add_export(CLI::App& app) {
   add_json(*command, arguments->form);
   command->footer(
       "Digests are checked on the way.\n\n"
-      "Example:\n"
-      "  weig export model.weig model.safetensors");
+      "Examples:\n"
+      "  weig export model.weig model.safetensors\n"
+      "  weig export model.weig folder/model.safetensors --shard-size 5GB\n"
+      "  weig export model.weig model.pt");
   return {command, [arguments] { return run_export(*arguments); }};
 }
 

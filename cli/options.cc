@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "host.h"
+#include "quantity.h"
 #include "terminal.h"
 
 namespace weig::cli {
@@ -158,6 +159,22 @@ void add_accept_unknown_dtypes(CLI::App& command, OpenOptions& options) {
       "--accept-unknown-dtypes",
       [&options] { options.unknown_dtypes = UnknownDtypes::accept; },
       "Open files with element types that this version\ndoes not know");
+}
+
+void add_shard_size(CLI::App& command, std::optional<std::uint64_t>& bytes,
+                    const char* what) {
+  command
+      .add_option_function<std::string>(
+          "--shard-size",
+          [&bytes](const std::string& text) {
+            bytes = parse_bytes(text);
+            if (bytes.value_or(0) == 0)
+              throw CLI::ValidationError(
+                  "--shard-size", fmt::format("{} is no size; 5GB, 500MB and 2GiB are",
+                                              in_quotes(text)));
+          },
+          what)
+      ->type_name("SIZE");
 }
 
 void add_load(CLI::App& command, OpenOptions& options) {

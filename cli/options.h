@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "report.h"
@@ -26,6 +27,9 @@ void add_json(CLI::App& command, Form& form);
 void add_force(CLI::App& command, Existing& existing);
 void add_accept_unsealed(CLI::App& command, OpenOptions& options);
 void add_accept_unknown_dtypes(CLI::App& command, OpenOptions& options);
+// --shard-size SIZE, with what it does.
+void add_shard_size(CLI::App& command, std::optional<std::uint64_t>& bytes,
+                    const char* what);
 // --load WAY: how the command brings the file into memory.
 void add_load(CLI::App& command, OpenOptions& options);
 

@@ -69,7 +69,7 @@ _weig() {
       options+=' --accept-unknown-dtypes --json'
       ;;
     export)
-      options+=' --to --architecture -f --force --json'
+      options+=' --to --architecture --shard-size -f --force --json'
       ;;
     merge)
       options+=' -o --output -f --force --json'

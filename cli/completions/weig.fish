@@ -28,6 +28,7 @@ complete -c weig -n "$none" -f -a doctor -d 'Say what will slow or break loading
 complete -c weig -n "__weig_in $commands" -l json -d 'Print JSON, errors too'
 complete -c weig -n '__weig_in convert get merge apply' -s o -l output -r -F -d 'What to write'
 complete -c weig -n '__weig_in export' -l to -x -a 'safetensors gguf torch npz npy' -d 'Format to write'
+complete -c weig -n '__weig_in export' -l shard-size -x -d 'Write several files, none larger'
 complete -c weig -n '__weig_in export' -l architecture -x -d "GGUF's general.architecture"
 complete -c weig -n '__weig_in convert get export merge apply bench' -s f -l force \
     -d 'Replace the output if it is there already'

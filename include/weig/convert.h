@@ -106,8 +106,8 @@ struct ConvertedMember {
 struct ConvertReport {
   std::string output;  // of a set, its first member
   std::uint64_t tensors = 0;
-  std::uint64_t aliases = 0;    // tensors stored as another name of others' bytes
-  std::uint64_t left_out = 0;   // tensors of the sources, as the caller wanted
+  std::uint64_t aliases = 0;   // tensors stored as another name of others' bytes
+  std::uint64_t left_out = 0;  // tensors of the sources, as the caller wanted
   std::uint64_t renamed = 0;
   std::uint64_t cast = 0;       // tensors that came with another type
   std::uint64_t quantized = 0;  // tensors; their scales and zero points not counted
@@ -159,7 +159,8 @@ Status check_source_header(const Model& model);
 Status check_source_header(const ModelSet& set);
 
 // What export_file() writes. npy: a folder with a file for each tensor, which must not
-// be there or be empty, or, if the target's name ends in ".npy", one file of one tensor.
+// be there or be empty, or, if the target's name ends in ".npy", one file of one
+// tensor.
 enum class ExportFormat { safetensors, gguf, torch, npz, npy };
 
 // How it is called; the format of that name, or nothing; all names.
@@ -171,6 +172,11 @@ struct ExportOptions {
   Existing existing = Existing::refuse;
   // None: by the target's ending, and safetensors where that says nothing.
   std::optional<ExportFormat> format = {};
+  // Safetensors in several files with their index, as Hugging Face's libraries have it:
+  // for the target NAME.safetensors, NAME-00001-of-00005.safetensors and so on, none
+  // larger but where one tensor is, and NAME.safetensors.index.json. One file as usual
+  // where it is no larger. At least 1.
+  std::optional<std::uint64_t> shard_bytes = {};
   // GGUF's general.architecture, where the metadata does not have it or another one is
   // wanted. A file that is given back byte for byte keeps its own.
   std::optional<std::string> architecture = {};
@@ -178,10 +184,11 @@ struct ExportOptions {
 };
 
 struct ExportReport {
-  std::string output;
+  std::string output;  // of several files, their index
   std::uint64_t tensors = 0;
-  std::uint64_t file_size = 0;
-  bool exact = false;  // the very bytes of the file that was converted
+  std::uint64_t file_size = 0;       // of all files
+  std::vector<std::string> members;  // of several files: these, without the index
+  bool exact = false;                // the very bytes of the file that was converted
   double seconds = 0;
   std::vector<std::string> warnings;
 };
@@ -190,7 +197,9 @@ struct ExportReport {
 // another format: byte for byte the one that it was converted from where it was of that
 // format, a canonical one otherwise. Digests are checked on the way (checksum). What
 // the format cannot hold is refused before anything is written (unsupported, naming
-// tensor or key). Fails otherwise as convert() does.
+// tensor or key). Several files appear together or not at all, as those of a set that
+// convert() writes; those of older ones of that name go. Fails otherwise as convert()
+// does.
 Result<ExportReport> export_file(const std::string& source, const std::string& target,
                                  const ExportOptions& options = {});
 

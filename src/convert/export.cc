@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <filesystem>
 
 #include <libdeflate.h>
 #include <weig/model.h>
@@ -15,7 +16,9 @@
 #include "core/progress.h"
 #include "core/try.h"
 #include "formats/manifest.h"
+#include "os/folder_lock.h"
 #include "os/os.h"
+#include "store/member_name.h"
 #include "store/sink.h"
 
 namespace weig {
@@ -52,6 +55,10 @@ const Exporter& exporter_for(const std::string& path, const ExportOptions& optio
 constexpr std::uint64_t kMostTimes = 64;
 // Nor do zeros between tensors, which an alignment asks for; of small files, more.
 constexpr std::uint64_t kFreeZeros = std::uint64_t{64} << 20;
+
+// How files of a model in several are called, and their index.
+constexpr std::string_view kShardEnding = ".safetensors";
+constexpr std::string_view kIndexEnding = ".index.json";
 
 // A tensor that will be written. In memory of our own, so that once there is a
 // temporary file nothing is read through the mapping, where a file that was cut ends
@@ -218,30 +225,92 @@ Status check_unchanged(const std::vector<OpenFile>& files) {
   return {};
 }
 
-// What is to be written, in full.
+// A file that is to be written.
 struct Job {
-  ExportPlan plan;
-  std::vector<Item> items;  // of its pieces
-  std::uint64_t total = 0;  // bytes
+  std::string path;
+  ExportPlan plan = {};
+  std::vector<Item> items = {};  // of its pieces
+  std::uint64_t total = 0;       // bytes
 };
 
-Status write_file(Job& job, const std::vector<OpenFile>& files, const std::string& path,
-                  const ExportOptions& options) {
-  WEIG_TRY_ASSIGN(sink, file_sink(path, options.existing, permissions_of(files)));
-  WEIG_TRY(sink->reserve(job.total));
-  PieceWriter out(*sink, 0);
-  PieceStream stream(files, job.total, options.progress);
-  WEIG_TRY(stream.write(job.plan, job.items, out));
-  WEIG_TRY(out.finish());
+// The target and files beside it that belong to a model in several files of its name:
+// whoever finds one of another model among them would read that, or both.
+Result<std::vector<std::string>> shards_called(const std::string& target) {
+  const std::filesystem::path parent = std::filesystem::path(target).parent_path();
+  const std::string stem = target.substr(0, target.size() - kShardEnding.size());
+  WEIG_TRY_ASSIGN(names, os::names_in(parent.empty() ? "." : parent.string()));
+  std::vector<std::string> found;
+  for (const std::string& name : names) {
+    const std::string path = (parent / name).string();
+    const auto member = parse_member_name(path);
+    if (path == target || path == target + std::string(kIndexEnding) ||
+        (member && member->stem == stem && member->ending == kShardEnding))
+      found.push_back(path);
+  }
+  return found;
+}
+
+// Of those, the ones that are to be replaced.
+Result<std::vector<std::string>> replaceable(const std::string& target,
+                                             const std::vector<OpenFile>& files,
+                                             Existing existing) {
+  WEIG_TRY_ASSIGN(found, shards_called(target));
+  for (const std::string& path : found) {
+    if (existing == Existing::refuse)
+      return Error(Code::exists, "the output exists already").file(path);
+    const auto id = os::file_id(path);
+    for (const OpenFile& one : files)
+      if (id && *id == one.file.id())
+        return Error(Code::exists, "the output is the source").file(path);
+  }
+  return std::move(found);
+}
+
+// The index last: whoever sees it sees all.
+Status publish_shards(std::span<const std::unique_ptr<Sink>> sinks,
+                      const std::string& target, const std::vector<OpenFile>& files,
+                      Existing existing) {
+  const auto lock = os::FolderLock::take(target);
+  if (!lock) return lock.error();
+  WEIG_TRY_ASSIGN(old, replaceable(target, files, existing));
+  WEIG_TRY_ASSIGN(aside, os::SetAside::take(old));
+  for (std::size_t i = 0; i < sinks.size(); ++i) {
+    auto named = sinks[i]->publish();
+    if (named) continue;
+    for (std::size_t done = 0; done <= i; ++done) sinks[done]->retract();
+    return named;
+  }
+  aside.remove();
+  return {};
+}
+
+// One file, or those of a model in several, the index last.
+Status write_files(std::span<Job> jobs, const std::vector<OpenFile>& files,
+                   const std::string& target, const ExportOptions& options) {
+  std::uint64_t total = 0;
+  std::vector<std::unique_ptr<Sink>> sinks;
+  for (const Job& job : jobs) {
+    WEIG_TRY_ASSIGN(sink, file_sink(job.path, options.existing, permissions_of(files)));
+    WEIG_TRY(sink->reserve(job.total));
+    sinks.push_back(std::move(sink));
+    total += job.total;
+  }
+  PieceStream stream(files, total, options.progress);
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    PieceWriter out(*sinks[i], 0);
+    WEIG_TRY(stream.write(jobs[i].plan, jobs[i].items, out));
+    WEIG_TRY(out.finish());
+  }
   WEIG_TRY(check_unchanged(files));
-  WEIG_TRY(sink->sync());
-  return sink->publish();
+  for (const std::unique_ptr<Sink>& sink : sinks) WEIG_TRY(sink->sync());
+  if (!options.shard_bytes) return sinks.front()->publish();
+  return publish_shards(sinks, target, files, options.existing);
 }
 
 // Each piece is a file.
 Status write_folder(Job& job, const std::vector<OpenFile>& files,
-                    const std::string& path, const ExportOptions& options) {
-  WEIG_TRY_ASSIGN(folder, os::OutputFolder::create(path));
+                    const ExportOptions& options) {
+  WEIG_TRY_ASSIGN(folder, os::OutputFolder::create(job.path));
   PieceStream stream(files, job.total, options.progress);
   for (std::size_t i = 0; i < job.items.size(); ++i) {
     WEIG_TRY_ASSIGN(sink, file_sink(folder.path() + "/" + job.plan.file_names[i],
@@ -271,46 +340,102 @@ Result<bool> is_folder_of_files(const Exporter& exporter, const ExportPlan& plan
       .hint("name an .npz file, or a folder with --to npy");
 }
 
+// The file, or files, that are to be written, but for their items.
+Result<std::vector<Job>> plan_jobs(const ModelSet& set, const Exporter& exporter,
+                                   const std::vector<OpenFile>& files,
+                                   const std::string& path,
+                                   const ExportOptions& options) {
+  std::vector<Job> jobs;
+  if (!options.shard_bytes) {
+    WEIG_TRY_ASSIGN(plan, exporter.plan(set, options));
+    jobs.push_back({path, std::move(plan)});
+    return jobs;
+  }
+  if (exporter.format != ExportFormat::safetensors)
+    return Error(Code::invalid_argument, "only safetensors is written in several files")
+        .file(path)
+        .found(std::string(exporter.name));
+  if (!path.ends_with(kShardEnding) || os::is_folder(path))
+    return Error(Code::invalid_argument,
+                 "several files need a name that ends in .safetensors")
+        .file(path);
+  WEIG_TRY(replaceable(path, files, options.existing));
+  WEIG_TRY_ASSIGN(plans, plan_safetensors_shards(set, *options.shard_bytes));
+  if (plans.size() == 1) {
+    WEIG_TRY_ASSIGN(plan, exporter.plan(set, options));
+    jobs.push_back({path, std::move(plan)});
+    return jobs;
+  }
+  MemberName name{.stem = path.substr(0, path.size() - kShardEnding.size()),
+                  .count = plans.size(),
+                  .ending = std::string(kShardEnding)};
+  std::vector<std::string> file_names;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    name.number = i + 1;
+    file_names.push_back(std::filesystem::path(name.text()).filename().string());
+  }
+  WEIG_TRY_ASSIGN(index, safetensors_index(set, plans, file_names));
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    name.number = i + 1;
+    jobs.push_back({name.text(), std::move(plans[i])});
+  }
+  Job last{.path = path + std::string(kIndexEnding)};
+  last.plan.pieces.push_back({.bytes = std::move(index)});
+  jobs.push_back(std::move(last));
+  return jobs;
+}
+
+// Fills in what is to be read, and how much is written. Returns the bytes of all.
+Result<std::uint64_t> count(const ModelSet& set, std::span<Job> jobs,
+                            std::uint64_t bytes_there) {
+  std::uint64_t all = 0;
+  std::uint64_t zeros = 0;
+  for (Job& job : jobs) {
+    WEIG_TRY_ASSIGN(items, items_of(set, job.plan));
+    job.items = std::move(items);
+    for (const ExportPiece& piece : job.plan.pieces) {
+      job.total += piece.bytes.size() + piece.zeros;
+      zeros += piece.zeros;
+    }
+    for (const Item& item : job.items) job.total += item.size;
+    all += job.total;
+  }
+  if ((all - zeros) / kMostTimes > bytes_there)
+    return Error(Code::limit,
+                 "tensors that share bytes would be written again and again")
+        .found(std::to_string(all - zeros) + " bytes")
+        .expected("at most " + std::to_string(kMostTimes) + " times the file's " +
+                  std::to_string(bytes_there));
+  if (zeros / kMostTimes > bytes_there + kFreeZeros)
+    return Error(Code::limit, "the file would be little but padding")
+        .found(std::to_string(zeros) + " zeros")
+        .expected("at most " + std::to_string(kMostTimes) + " times the file's " +
+                  std::to_string(bytes_there));
+  return all;
+}
+
 Result<ExportReport> export_set(const ModelSet& set, const std::vector<OpenFile>& files,
                                 const std::string& path, const ExportOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   for (std::uint32_t m = 0; m < set.member_count(); ++m)
     WEIG_TRY(check_name_bytes(set.member(m)->view()));
-  ExportReport report;
-  report.output = path;
   const Exporter& exporter = exporter_for(path, options);
-  WEIG_TRY_ASSIGN(plan, exporter.plan(set, options));
-  WEIG_TRY_ASSIGN(to_folder, is_folder_of_files(exporter, plan, path));
-  report.warnings = plan.warnings;
-  report.exact = plan.exact;
-  WEIG_TRY_ASSIGN(items, items_of(set, plan));
-  std::uint64_t total = 0;
-  std::uint64_t zeros = 0;
-  for (const ExportPiece& piece : plan.pieces) {
-    total += piece.bytes.size();
-    zeros += piece.zeros;
-  }
-  for (const Item& item : items) total += item.size;
-  if (total / kMostTimes > bytes_in(files))
-    return Error(Code::limit,
-                 "tensors that share bytes would be written again and again")
-        .found(std::to_string(total) + " bytes")
-        .expected("at most " + std::to_string(kMostTimes) + " times the file's " +
-                  std::to_string(bytes_in(files)));
-  if (zeros / kMostTimes > bytes_in(files) + kFreeZeros)
-    return Error(Code::limit, "the file would be little but padding")
-        .found(std::to_string(zeros) + " zeros")
-        .expected("at most " + std::to_string(kMostTimes) + " times the file's " +
-                  std::to_string(bytes_in(files)));
-  total += zeros;
+  WEIG_TRY_ASSIGN(jobs, plan_jobs(set, exporter, files, path, options));
+  WEIG_TRY_ASSIGN(to_folder, is_folder_of_files(exporter, jobs.front().plan, path));
+  WEIG_TRY_ASSIGN(total, count(set, jobs, bytes_in(files)));
+  ExportReport report;
+  report.output = jobs.back().path;
   report.tensors = set.size();
+  report.warnings = jobs.front().plan.warnings;
+  report.exact = jobs.front().plan.exact;
+  report.file_size = total;
+  for (std::size_t i = 0; i + 1 < jobs.size(); ++i)
+    report.members.push_back(jobs[i].path);
   // Before there is a file.
   if (!goes_on(options.progress, 0, total))
     return Error(Code::cancelled, "export was stopped");
-  Job job{std::move(plan), std::move(items), total};
-  WEIG_TRY(to_folder ? write_folder(job, files, path, options)
-                     : write_file(job, files, path, options));
-  report.file_size = total;
+  WEIG_TRY(to_folder ? write_folder(jobs.front(), files, options)
+                     : write_files(jobs, files, path, options));
   report.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;

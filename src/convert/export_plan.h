@@ -37,6 +37,15 @@ struct ExportPlan {
 
 // Fail with unsupported, naming tensor or key, where the format cannot hold the model.
 Result<ExportPlan> plan_safetensors(const ModelSet& set, const ExportOptions& options);
+// Of a model in several files, in the set's order: each of `shard_bytes` or less, but
+// where one tensor is larger. One at least.
+Result<std::vector<ExportPlan>> plan_safetensors_shards(const ModelSet& set,
+                                                        std::uint64_t shard_bytes);
+// Their index, as Hugging Face's libraries read it: JSON that says which file holds
+// which tensor.
+Result<std::string> safetensors_index(const ModelSet& set,
+                                      std::span<const ExportPlan> plans,
+                                      std::span<const std::string> file_names);
 Result<ExportPlan> plan_gguf(const ModelSet& set, const ExportOptions& options);
 Result<ExportPlan> plan_torch(const ModelSet& set, const ExportOptions& options);
 Result<ExportPlan> plan_npz(const ModelSet& set, const ExportOptions& options);

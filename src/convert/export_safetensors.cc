@@ -74,43 +74,90 @@ Result<std::optional<std::string>> plain_metadata(const ModelSet& model) {
   return std::optional(plain.text());
 }
 
-Result<ExportPlan> canonical(const ModelSet& set) {
-  struct Item {
-    std::string_view name;
-    int type_order;
-    std::uint32_t ordinal;
-  };
-  std::vector<Item> items;
+struct Item {
+  std::string_view name;
+  int type_order = 0;
+  std::uint32_t ordinal = 0;
+};
+
+// All tensors of a set, and what goes with them.
+struct Content {
+  std::vector<Item> items;  // in the set's order
+  std::optional<std::string> metadata;
+  std::vector<std::string> warnings;
+};
+
+Result<Content> content_of(const ModelSet& set) {
+  Content content;
   std::uint64_t copies = 0;
   for (std::uint64_t i = 0; i < set.size(); ++i) {
     WEIG_TRY_ASSIGN(tensor, set[i]);
     WEIG_TRY(check_representable(tensor));
     WEIG_TRY_ASSIGN(owner, set.member(set.member_of(i))->owner(tensor.ordinal()));
     copies += owner != tensor.ordinal() ? 1 : 0;
-    items.push_back({tensor.name(), safetensors_type_order(tensor.dtype()),
-                     static_cast<std::uint32_t>(i)});
+    content.items.push_back({tensor.name(), safetensors_type_order(tensor.dtype()),
+                             static_cast<std::uint32_t>(i)});
   }
-  std::vector<std::string> warnings = sections_left_out(set, "safetensors");
+  content.warnings = sections_left_out(set, "safetensors");
   if (copies > 0)
-    warnings.insert(warnings.begin(),
-                    "written again, since safetensors cannot share bytes: " +
-                        std::to_string(copies) +
-                        (copies == 1 ? " tensor" : " tensors"));
-  std::ranges::sort(items, [](const Item& a, const Item& b) {
+    content.warnings.insert(content.warnings.begin(),
+                            "written again, since safetensors cannot share bytes: " +
+                                std::to_string(copies) +
+                                (copies == 1 ? " tensor" : " tensors"));
+  WEIG_TRY_ASSIGN(metadata, plain_metadata(set));
+  content.metadata = std::move(metadata);
+  return content;
+}
+
+SafetensorsHeader header_with(const std::optional<std::string>& metadata) {
+  return SafetensorsHeader(metadata ? std::optional<std::string_view>(*metadata)
+                                    : std::nullopt);
+}
+
+// A file of these tensors.
+Result<ExportPlan> canonical(const ModelSet& set, std::span<const Item> items,
+                             const std::optional<std::string>& metadata) {
+  std::vector<Item> ordered(items.begin(), items.end());
+  std::ranges::sort(ordered, [](const Item& a, const Item& b) {
     return a.type_order != b.type_order ? a.type_order < b.type_order : a.name < b.name;
   });
-  WEIG_TRY_ASSIGN(metadata, plain_metadata(set));
-  SafetensorsHeader header(metadata ? std::optional<std::string_view>(*metadata)
-                                    : std::nullopt);
+  SafetensorsHeader header = header_with(metadata);
   std::vector<std::uint32_t> ordinals;
-  for (const Item& item : items) {
+  ordinals.reserve(ordered.size());
+  for (const Item& item : ordered) {
     WEIG_TRY_ASSIGN(tensor, set[item.ordinal]);
     header.add(tensor.name(), tensor.dtype(), tensor.shape(), tensor.byte_count());
     ordinals.push_back(item.ordinal);
   }
-  ExportPlan plan = plan_of(header.finish(), ordinals);
-  plan.warnings = std::move(warnings);
-  return plan;
+  return plan_of(header.finish(), ordinals);
+}
+
+// At most what the tensor adds to a file.
+std::uint64_t bytes_for(const Tensor& tensor) {
+  constexpr std::uint64_t kOffsetDigits = 40;  // of its two, wherever it lies
+  SafetensorsHeader alone(std::nullopt);
+  alone.add(tensor.name(), tensor.dtype(), tensor.shape(), tensor.byte_count());
+  return alone.size() + kOffsetDigits + tensor.byte_count();
+}
+
+// Where each file ends: in the set's order, as much as fits into each.
+Result<std::vector<std::size_t>> shard_ends(const ModelSet& set, const Content& content,
+                                            std::uint64_t shard_bytes) {
+  constexpr std::uint64_t kEnd = 16;  // of a header
+  const std::uint64_t empty = header_with(content.metadata).size() + kEnd;
+  std::vector<std::size_t> ends;
+  std::uint64_t bytes = empty;
+  for (std::size_t i = 0; i < content.items.size(); ++i) {
+    WEIG_TRY_ASSIGN(tensor, set[content.items[i].ordinal]);
+    const std::uint64_t more = bytes_for(tensor);
+    if (bytes > empty && more > shard_bytes - std::min(bytes, shard_bytes)) {
+      ends.push_back(i);
+      bytes = empty;
+    }
+    bytes += more;
+  }
+  ends.push_back(content.items.size());
+  return ends;
 }
 
 }  // namespace
@@ -118,7 +165,48 @@ Result<ExportPlan> canonical(const ModelSet& set) {
 Result<ExportPlan> plan_safetensors(const ModelSet& set, const ExportOptions&) {
   WEIG_TRY_ASSIGN(plan, original(set));
   if (plan) return *std::move(plan);
-  return canonical(set);
+  WEIG_TRY_ASSIGN(content, content_of(set));
+  WEIG_TRY_ASSIGN(made, canonical(set, content.items, content.metadata));
+  made.warnings = std::move(content.warnings);
+  return std::move(made);
+}
+
+Result<std::vector<ExportPlan>> plan_safetensors_shards(const ModelSet& set,
+                                                        std::uint64_t shard_bytes) {
+  WEIG_TRY_ASSIGN(content, content_of(set));
+  WEIG_TRY_ASSIGN(ends, shard_ends(set, content, shard_bytes));
+  std::vector<ExportPlan> plans;
+  plans.reserve(ends.size());
+  std::size_t begin = 0;
+  for (const std::size_t end : ends) {
+    const auto items = std::span(content.items).subspan(begin, end - begin);
+    WEIG_TRY_ASSIGN(plan, canonical(set, items, content.metadata));
+    plans.push_back(std::move(plan));
+    begin = end;
+  }
+  plans.front().warnings = std::move(content.warnings);
+  return plans;
+}
+
+Result<std::string> safetensors_index(const ModelSet& set,
+                                      std::span<const ExportPlan> plans,
+                                      std::span<const std::string> file_names) {
+  std::vector<std::uint32_t> shards(set.size());
+  for (std::uint32_t s = 0; s < plans.size(); ++s)
+    for (const ExportPiece& piece : plans[s].pieces)
+      if (piece.ordinal != disk::kNone) shards[piece.ordinal] = s;
+  std::uint64_t bytes = 0;
+  std::string map;
+  for (std::uint32_t i = 0; i < set.size(); ++i) {
+    WEIG_TRY_ASSIGN(tensor, set[i]);
+    bytes += tensor.byte_count();
+    map += i > 0 ? ",\n    " : "\n    ";
+    append_json_string(map, tensor.name());
+    map += ": ";
+    append_json_string(map, file_names[shards[i]]);
+  }
+  return "{\n  \"metadata\": {\n    \"total_size\": " + std::to_string(bytes) +
+         "\n  },\n  \"weight_map\": {" + map + "\n  }\n}\n";
 }
 
 }  // namespace weig
