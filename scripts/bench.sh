@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Measures what the documentation claims, says of each target whether it is met, and
 # leaves the texts in build/bench. The parts named, or: open peers convert verify load
-# ways steady window quantize (window as root alone). About an hour, 20 GB of space under
-# ${TMPDIR:-/var/tmp}, and a machine that does nothing else; as root also with fresh
-# memory. Fails where a target is missed.
+# ways steady window quantize formats (window and formats as root alone). About an hour,
+# 25 GB of space under ${TMPDIR:-/var/tmp}, and a machine that does nothing else; as root
+# also with fresh memory. Fails where a target is missed.
 # ROUNDS and FRESH_ROUNDS say how often things are measured, LAYERS how large the model is
 # (10: 4.6 GB).
 #
@@ -15,10 +15,10 @@
 # window (60 GB).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-(($#)) || set -- open peers convert verify load ways steady window quantize
+(($#)) || set -- open peers convert verify load ways steady window quantize formats
 for part in "$@"; do
   case $part in
-    open|peers|convert|verify|load|ways|steady|window|quantize|peers-load|seven-billion|larger) ;;
+    open|peers|convert|verify|load|ways|steady|window|quantize|formats|peers-load|seven-billion|larger) ;;
     *) echo "bench: no such part: $part" >&2; exit 64 ;;
   esac
 done
@@ -133,6 +133,9 @@ measure() {
     window) need_brain
             python bench/window.py "$brain.weig" "$rounds" ;;
     quantize) quantize ;;
+    formats) need_model
+             mkdir -p "$scratch/formats"
+             python bench/formats.py "$source" "$model" "$scratch/formats" "$fresh_rounds" ;;
     peers-load) peers_load ;;
     seven-billion) seven_billion ;;
     larger) larger ;;

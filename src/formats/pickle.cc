@@ -124,7 +124,7 @@ class PickleMachine {
   Status push_shared(std::size_t place, Kind kind, std::int64_t integer) {
     if (shared_[place] == kNoPickleValue) {
       WEIG_TRY_ASSIGN(value,
-                      heap_.make({.kind = kind, .count = 0, .integer = integer}));
+                      heap_.make({.kind = kind, .count = 0, .integer = integer}, 0));
       shared_[place] = value;
     }
     return push(shared_[place]);
@@ -133,7 +133,7 @@ class PickleMachine {
     if (value >= kLeastShared && value <= kMostShared)
       return push_shared(static_cast<std::size_t>(value - kLeastShared), Kind::integer,
                          value);
-    return push(heap_.make({.kind = Kind::integer, .count = 0, .integer = value}));
+    return push(heap_.make({.kind = Kind::integer, .count = 0, .integer = value}, 0));
   }
   Status push_text(Kind kind, std::string_view text) {
     return push(heap_.make_text(kind, text));
@@ -152,6 +152,11 @@ class PickleMachine {
     return std::span(stack_).last(count);
   }
   void drop(std::size_t count) { stack_.resize(stack_.size() - count); }
+  // Puts one value in the place of the upper `count`, at least one.
+  void replace(std::size_t count, PickleValue value) {
+    drop(count - 1);
+    stack_.back() = value;
+  }
   Result<PickleValue> pop() {
     WEIG_TRY_ASSIGN(values, top(1));
     const PickleValue value = values[0];
@@ -217,7 +222,8 @@ class PickleMachine {
     return real();
   }
   Status text_float() {
-    WEIG_TRY(line());
+    WEIG_TRY_ASSIGN(text, line());
+    if (text.empty()) return corrupt("the pickle has a number that is none");
     return real();
   }
   Status integer_4() {
@@ -312,9 +318,10 @@ class PickleMachine {
   Status tuple_of() {
     WEIG_TRY_ASSIGN(values, top(count));
     WEIG_TRY_ASSIGN(tuple, heap_.make_tuple(values));
-    drop(count);
-    return push(tuple);
+    replace(count, tuple);
+    return {};
   }
+  Status no_items() { return push(heap_.make_tuple({})); }
   Status tuple() {
     WEIG_TRY_ASSIGN(values, pop_to_mark());
     return push(heap_.make_tuple(values));
@@ -409,8 +416,8 @@ class PickleMachine {
         return corrupt("the pickle names something by what is no text");
     WEIG_TRY_ASSIGN(value,
                     heap_.make_global(heap_.text(values[0]), heap_.text(values[1])));
-    drop(2);
-    return push(value);
+    replace(2, value);
+    return {};
   }
   // Numbers that programs agree upon: nobody knows what they stand for.
   template <int bytes>
@@ -422,16 +429,16 @@ class PickleMachine {
     WEIG_TRY_ASSIGN(values, top(2));
     WEIG_TRY_ASSIGN(object,
                     heap_.make_object({.callable = values[0], .arguments = values[1]}));
-    drop(2);
-    return push(object);
+    replace(2, object);
+    return {};
   }
   Status call_with_keywords() {
     WEIG_TRY_ASSIGN(values, top(3));
     WEIG_TRY_ASSIGN(object, heap_.make_object({.callable = values[0],
                                                .arguments = values[1],
                                                .keywords = values[2]}));
-    drop(3);
-    return push(object);
+    replace(3, object);
+    return {};
   }
   Status call_of(PickleValue callable, std::span<const PickleValue> arguments) {
     WEIG_TRY_ASSIGN(tuple, heap_.make_tuple(arguments));
@@ -456,8 +463,10 @@ class PickleMachine {
     return {};
   }
   Status persistent() {
-    WEIG_TRY_ASSIGN(identity, pop());
-    return push(heap_.make_persistent(identity));
+    WEIG_TRY_ASSIGN(identity, top(1));
+    WEIG_TRY_ASSIGN(value, heap_.make_persistent(identity[0]));
+    replace(1, value);
+    return {};
   }
   Status text_persistent() {
     WEIG_TRY_ASSIGN(text, line());
@@ -524,7 +533,7 @@ std::array<PickleMachine::Action, 256> PickleMachine::make_actions() {
       {'r', &M::put_at<4>},
       {'s', &M::put_one<Kind::dict>},
       {'t', &M::tuple},
-      {')', &M::tuple_of<0>},
+      {')', &M::no_items},
       {'u', &M::put_all<Kind::dict>},
       {'G', &M::binary_float},
       {'B', &M::text_with_length<Kind::bytes, 4>},

@@ -22,56 +22,56 @@ Status PickleHeap::charge(std::uint64_t bytes) {
       .hint("max_header_bytes, --max-header-bytes, raises it: this is an eighth");
 }
 
-Result<PickleValue> PickleHeap::make(const Node& node) {
-  WEIG_TRY(charge(sizeof node));
+Result<PickleValue> PickleHeap::make(const Node& node, std::uint64_t beside) {
+  WEIG_TRY(charge(sizeof node + beside));
   pickle_.nodes_.push_back(node);
   return static_cast<PickleValue>(pickle_.nodes_.size() - 1);
 }
 
-Result<std::string_view> PickleHeap::keep(std::string_view text) {
-  WEIG_TRY(charge(text.size()));
+std::string_view PickleHeap::keep(std::string_view text) {
   std::pmr::polymorphic_allocator<char> room(pickle_.arena_.get());
   char* at = room.allocate(std::max<std::size_t>(text.size(), 1));
   std::ranges::copy(text, at);
-  return std::string_view(at, text.size());
+  return {at, text.size()};
 }
 
 Result<PickleValue> PickleHeap::make_text(Kind kind, std::string_view text) {
   if (text.size() > Pickle::kKeptBytes) return make_unkept(kind, text.size());
-  WEIG_TRY_ASSIGN(kept, keep(text));
+  const std::string_view kept = keep(text);
   return make({.kind = kind,
                .count = static_cast<std::uint32_t>(text.size()),
-               .text = kept.data()});
+               .text = kept.data()},
+              text.size());
 }
 
 Result<PickleValue> PickleHeap::make_unkept(Kind kind, std::uint64_t length) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
   return make({.kind = kind,
                .count = static_cast<std::uint32_t>(std::min(length, kMost)),
-               .text = nullptr});
+               .text = nullptr},
+              0);
 }
 
 Result<PickleValue> PickleHeap::make_tuple(std::span<const PickleValue> items) {
-  WEIG_TRY(charge(items.size_bytes()));
   std::pmr::polymorphic_allocator<PickleValue> room(pickle_.arena_.get());
   PickleValue* at = room.allocate(std::max<std::size_t>(items.size(), 1));
   std::ranges::copy(items, at);
   return make({.kind = Kind::tuple,
                .count = static_cast<std::uint32_t>(items.size()),
-               .items = at});
+               .items = at},
+              items.size_bytes());
 }
 
 Result<PickleValue> PickleHeap::make_container(Kind kind) {
-  return make({.kind = kind, .count = 0, .index = kNoPickleValue});
+  return make({.kind = kind, .count = 0, .index = kNoPickleValue}, 0);
 }
 
 Result<PickleValue> PickleHeap::make_object(const PickleObject& object) {
   if (kind(object.arguments) != Kind::tuple)
     return Error(Code::corrupt, "the pickle calls something with what is no tuple");
-  WEIG_TRY(charge(sizeof object));
   const auto index = static_cast<std::uint32_t>(pickle_.objects_.size());
   pickle_.objects_.push_back(object);
-  return make({.kind = Kind::object, .count = 0, .index = index});
+  return make({.kind = Kind::object, .count = 0, .index = index}, sizeof object);
 }
 
 Result<PickleValue> PickleHeap::make_global(std::string_view module,
@@ -81,20 +81,17 @@ Result<PickleValue> PickleHeap::make_global(std::string_view module,
   key += name;
   const auto known = globals_.find(key);
   if (known != globals_.end()) return known->second;
-  WEIG_TRY(charge(2 * key.size() + sizeof(PickleGlobal) + kMapBytes));
-  WEIG_TRY_ASSIGN(kept_module, keep(module));
-  WEIG_TRY_ASSIGN(kept_name, keep(name));
   const auto index = static_cast<std::uint32_t>(pickle_.globals_.size());
-  pickle_.globals_.push_back({kept_module, kept_name});
-  WEIG_TRY_ASSIGN(value, make({.kind = Kind::global, .count = 0, .index = index}));
+  pickle_.globals_.push_back({keep(module), keep(name)});
+  WEIG_TRY_ASSIGN(value, make({.kind = Kind::global, .count = 0, .index = index},
+                              3 * key.size() + sizeof(PickleGlobal) + kMapBytes));
   globals_.emplace(std::move(key), value);
   return value;
 }
 
 Result<PickleValue> PickleHeap::make_persistent(PickleValue identity) {
-  WEIG_TRY(charge(sizeof identity));
-  WEIG_TRY_ASSIGN(value,
-                  make({.kind = Kind::persistent, .count = 0, .index = identity}));
+  WEIG_TRY_ASSIGN(value, make({.kind = Kind::persistent, .count = 0, .index = identity},
+                              sizeof identity));
   pickle_.persistents_.push_back(value);
   return value;
 }
@@ -102,12 +99,12 @@ Result<PickleValue> PickleHeap::make_persistent(PickleValue identity) {
 Status PickleHeap::grow(PickleValue container, std::span<const PickleValue> items) {
   Node& node = pickle_.nodes_[container];
   if (items.empty()) return {};
-  if (node.index == kNoPickleValue) {
-    WEIG_TRY(charge(sizeof(std::vector<PickleValue>)));
+  const bool fresh = node.index == kNoPickleValue;
+  WEIG_TRY(charge(items.size_bytes() + (fresh ? sizeof(std::vector<PickleValue>) : 0)));
+  if (fresh) {
     node.index = static_cast<std::uint32_t>(pickle_.growing_.size());
     pickle_.growing_.emplace_back();
   }
-  WEIG_TRY(charge(items.size_bytes()));
   auto& all = pickle_.growing_[node.index];
   all.insert(all.end(), items.begin(), items.end());
   return {};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PickleHeap: makes the values of a Pickle, each paid for from a limited memory before
-// it is there.
+// PickleHeap: makes the values of a Pickle, each paid for from a limited memory.
 #pragma once
 
 #include <span>
@@ -22,7 +21,8 @@ class PickleHeap {
 
   // All of these fail with limit where there is no more memory.
   Status charge(std::uint64_t bytes);
-  Result<PickleValue> make(const Node& node);
+  // `beside`: the bytes that the value takes beside its node.
+  Result<PickleValue> make(const Node& node, std::uint64_t beside);
   Result<PickleValue> make_text(Kind kind, std::string_view text);
   Result<PickleValue> make_unkept(Kind kind, std::uint64_t length);
   Result<PickleValue> make_tuple(std::span<const PickleValue> items);
@@ -45,7 +45,7 @@ class PickleHeap {
   Pickle finish(PickleValue root) &&;
 
  private:
-  Result<std::string_view> keep(std::string_view text);
+  std::string_view keep(std::string_view text);
   Status grow(PickleValue container, std::span<const PickleValue> items);
 
   const PickleOptions& options_;

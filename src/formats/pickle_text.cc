@@ -15,11 +15,11 @@ namespace {
 // Where `at` is at most the text's size.
 std::optional<std::uint32_t> hex_at(std::string_view text, std::size_t at,
                                     std::size_t digits) {
-  if (digits > text.size() - at) return std::nullopt;
+  const std::string_view spelled = text.substr(at, digits);
+  if (spelled.size() != digits) return std::nullopt;
   std::uint32_t value = 0;
-  const char* end = text.data() + at + digits;
-  const auto parsed = std::from_chars(text.data() + at, end, value, 16);
-  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  const char* end = spelled.data() + digits;
+  if (std::from_chars(spelled.data(), end, value, 16).ptr != end) return std::nullopt;
   return value;
 }
 

@@ -229,10 +229,11 @@ def stream(obj, protocol=2):
     return stream_of(raw, storages, protocol)
 
 
-def stream_of(pickle_bytes, storages, protocol=2):
+def stream_of(pickle_bytes, storages, protocol=2, keys=None):
+    """`keys`: of the storages, where they are to be written behind it."""
     system = {"protocol_version": PROTOCOL, "little_endian": True, "type_sizes": {}}
     parts = [pickle.dumps(o, protocol) for o in (MAGIC, PROTOCOL, system)]
-    parts += [pickle_bytes, pickle.dumps([s.key for s in storages], protocol)]
+    parts += [pickle_bytes, pickle.dumps(keys or [s.key for s in storages], protocol)]
     for storage in storages:
         elements = len(storage.data)
         if not storage.untyped:
