@@ -358,12 +358,25 @@ TEST(Gguf, has_limits) {
   // Three escapes are longer than three bytes.
   GgufImage escapes;
   escapes.keys = {GgufBytes().string("k").u32(8).string("\1\1\1").out};
-  for (const auto& file : {bytes, one_text.bytes(), escapes.bytes()}) {
-    const auto long_text = read_gguf(input_over(file), {.max_metadata_bytes = 14});
+  GgufImage numbers;
+  numbers.keys = {GgufBytes().string("k").u32(9).u32(0).u64(20).out +
+                  std::string(20, '\1')};
+  for (const auto& file : {bytes, one_text.bytes(), escapes.bytes(), numbers.bytes()}) {
+    const auto long_text = read_gguf(input_over(file), {.max_metadata_bytes = 22});
     ASSERT_FALSE(long_text);
     EXPECT_EQ(long_text.error().code(), Code::limit);
     EXPECT_NE(long_text.error().message().find("more text than"), std::string::npos);
   }
+}
+
+TEST(Gguf, has_a_limit_of_one_text) {
+  GgufImage one_text;
+  one_text.keys = {GgufBytes().string("k").u32(8).string(std::string(20, 'x')).out};
+  const auto bytes = one_text.bytes();
+  const auto refused = read_gguf(input_over(bytes), {.max_metadata_bytes = 14});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::limit);
+  EXPECT_NE(refused.error().message().find("a text is longer"), std::string::npos);
 }
 
 TEST(Gguf, values_that_are_cut) {

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "formats/torch_archive.h"
 
 namespace weig::test {
@@ -18,6 +20,23 @@ inline Input input_over(const std::string& bytes) {
             std::ranges::copy(bytes_of(bytes).subspan(at, out.size()), out.begin());
             return Status();
           }};
+}
+
+// Whatever read of the bytes fails, so does what is done with them.
+template <typename Do>
+void fail_each_read(const std::string& bytes, Do act) {
+  for (int failing = 0;; ++failing) {
+    int reads = 0;
+    Input input = input_over(bytes);
+    input.read = [&, read = input.read](std::uint64_t at, MutableBytes out) -> Status {
+      if (reads++ == failing) return Error(Code::io, "a read that fails");
+      return read(at, out);
+    };
+    const auto done = act(input);
+    if (reads <= failing) return;
+    ASSERT_FALSE(done) << failing;
+    EXPECT_EQ(done.error().code(), Code::io) << failing;
+  }
 }
 
 struct TorchArchive {

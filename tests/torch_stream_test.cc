@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading PyTorch's streams: one row for each refusal of docs/pytorch.md that archives
 // do not have.
-#include "formats/torch_mark.h"
 #include "formats/torch_stream.h"
+#include "formats/torch_mark.h"
 
 #include <gtest/gtest.h>
 
@@ -97,6 +97,14 @@ const std::vector<BadStream>& bad_torch_streams() {
        {.protocol = stream(integer(1000))},
        Code::unsupported,
        "another protocol"},
+      {"protocol_no_number",
+       {.protocol = stream("N")},
+       Code::unsupported,
+       "another protocol"},
+      {"one_name_twice",
+       {.object = stream(dict({text("w"), pair(), text("w"), pair()}))},
+       Code::corrupt,
+       "same name"},
       {"harm_in_a_pickle_before",
        {.system = stream(call(global("posix", "system"), {text("true")}))},
        Code::unsupported,
@@ -162,6 +170,11 @@ TEST(TorchStream, what_is_behind_it_can_be_ignored) {
   const auto manifest = more.read(leniently);
   ASSERT_TRUE(manifest);
   EXPECT_TRUE(has(manifest->warnings, "3 bytes after the last storage"));
+}
+
+TEST(TorchStream, reads_that_fail) {
+  const std::string all = TorchStream().bytes();
+  fail_each_read(all, [](const Input& input) { return read_torch_stream(input, {}); });
 }
 
 // C36

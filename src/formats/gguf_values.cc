@@ -84,7 +84,11 @@ Result<T> GgufCursor::number() {
 Result<std::string_view> GgufCursor::string() {
   WEIG_TRY_ASSIGN(length, u64());
   if (length > left()) return cut();
-  if (length > max_text_bytes_) return too_much_text();
+  if (length > max_text_bytes_)
+    return Error(Code::limit, "a text is longer than all values may be")
+        .at(offset())
+        .found(std::to_string(length) + " bytes")
+        .expected("at most " + std::to_string(max_text_bytes_));
   WEIG_TRY_ASSIGN(bytes, cursor_.take(length));
   return text_of(bytes);
 }

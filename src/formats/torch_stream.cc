@@ -33,8 +33,8 @@ class StreamReader {
     if (number != kTorchMark && number != kTorchMarkInDecimal)
       return Error(Code::corrupt, "the stream does not begin with PyTorch's number");
     WEIG_TRY_ASSIGN(protocol, next());
-    if (protocol.kind(protocol.root()) != PickleKind::integer ||
-        protocol.integer(protocol.root()) != kStreamProtocol)
+    const bool is_number = protocol.kind(protocol.root()) == PickleKind::integer;
+    if ((is_number ? protocol.integer(protocol.root()) : 0) != kStreamProtocol)
       return Error(Code::unsupported,
                    "a stream of another protocol than PyTorch's 1001");
     // About the machine that wrote it. Storages are little-endian all the same.

@@ -20,6 +20,10 @@ constexpr std::size_t kMaxNameBytes = disk::kMaxNameBytes;
 constexpr std::size_t kMaxParts = 10;  // that a message names
 constexpr std::uint64_t kNamesAlways = std::uint64_t{64} << 20;
 
+std::string_view text_or_nothing(const Pickle& pickle, PickleValue value) {
+  return pickle.kind(value) == Kind::text ? pickle.text(value) : std::string_view();
+}
+
 bool is_scalar(PickleKind kind) {
   return kind <= Kind::bytes || kind == Kind::global || kind == Kind::persistent;
 }
@@ -46,10 +50,9 @@ Result<TorchStorageId> torch_storage_id(const Pickle& pickle, PickleValue persis
   if (pickle.kind(identity) != Kind::tuple)
     return Error(Code::corrupt, "what lies outside the pickle is named by no tuple");
   const auto parts = pickle.items(identity);
-  if (parts.size() < 5 || pickle.kind(parts[0]) != Kind::text ||
-      pickle.text(parts[0]) != "storage" || pickle.kind(parts[1]) != Kind::global ||
-      pickle.kind(parts[2]) != Kind::text || pickle.kind(parts[4]) != Kind::integer ||
-      pickle.integer(parts[4]) < 0)
+  if (parts.size() < 5 || text_or_nothing(pickle, parts[0]) != "storage" ||
+      pickle.kind(parts[1]) != Kind::global || pickle.kind(parts[2]) != Kind::text ||
+      pickle.kind(parts[4]) != Kind::integer || pickle.integer(parts[4]) < 0)
     return Error(Code::corrupt, "what lies outside the pickle is no storage");
   TorchStorageId id{.key = pickle.text(parts[2])};
   const PickleGlobal& global = pickle.global(parts[1]);
