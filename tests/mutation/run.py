@@ -220,7 +220,7 @@ def main():
 def tests_named():
     """Every name that a test or a row of a test has."""
     text = "".join((ROOT / "tests" / name).read_text() for name in TESTS)
-    pattern = r'\{"([a-z0-9_]+)",|TEST(?:_[FP])?\(\w+,\s*(\w+)\)'
+    pattern = r'(?:\{|corrupt\(|unsupported\()"([a-z0-9_]+)",|TEST(?:_[FP])?\(\w+,\s*(\w+)\)'
     return {name for both in re.findall(pattern, text) for name in both if name}
 
 
