@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kExitStatuses = R"(Exit status:
    0  success                      7  the output is there already
-   1  doctor: loading would break  8  the system failed to read or write
+   1  doctor, diff: see there      8  the system failed to read or write
    2  cannot open a file           9  asked for something that cannot be
    3  not a sound file             10 over a limit that an option can raise
    4  data differs from its digest 11 out of memory
@@ -164,10 +164,10 @@ int run(int argc, const char* const* argv) {
     app.require_subcommand(1);
     app.footer(kExitStatuses);
     const std::vector<Command> commands{
-        add_convert(app), add_info(app),      add_ls(app),    add_get(app),
-        add_verify(app),  add_export(app),    add_merge(app), add_apply(app),
-        add_bench(app),   add_residency(app), add_warm(app),  add_evict(app),
-        add_doctor(app)};
+        add_convert(app), add_info(app),   add_ls(app),        add_get(app),
+        add_verify(app),  add_export(app), add_merge(app),     add_diff(app),
+        add_apply(app),   add_bench(app),  add_residency(app), add_warm(app),
+        add_evict(app),   add_doctor(app)};
     return parse_and_run(app, commands, arguments(argc, argv));
   } catch (const std::bad_alloc&) {
     return fail(Error(Code::no_memory, "out of memory"), Form::text);

@@ -19,6 +19,7 @@ Command add_get(CLI::App& app);
 Command add_verify(CLI::App& app);
 Command add_export(CLI::App& app);
 Command add_merge(CLI::App& app);
+Command add_diff(CLI::App& app);
 Command add_apply(CLI::App& app);
 Command add_residency(CLI::App& app);
 Command add_warm(CLI::App& app);

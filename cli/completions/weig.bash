@@ -10,7 +10,7 @@ _weig() {
 
   if ((COMP_CWORD == 1)); then
     mapfile -t COMPREPLY < <(compgen -W \
-      "convert info ls get verify export merge apply bench residency warm evict doctor
+      "convert info ls get verify export merge diff apply bench residency warm evict doctor
        $options --version" -- "$word")
     return
   fi
@@ -70,6 +70,9 @@ _weig() {
       ;;
     export)
       options+=' --to --architecture --shard-size -f --force --json'
+      ;;
+    diff)
+      options+=' --include --exclude --bytes --lenient --all --json'
       ;;
     merge)
       options+=' -o --output -f --force --json'

@@ -5,7 +5,7 @@ function __weig_in
     __fish_seen_subcommand_from $argv
 end
 
-set -l commands convert info ls get verify export merge apply bench residency warm evict doctor
+set -l commands convert info ls get verify export merge diff apply bench residency warm evict doctor
 set -l none "not __fish_seen_subcommand_from $commands"
 
 complete -c weig -s h -l help -d 'Explain this'
@@ -17,6 +17,7 @@ complete -c weig -n "$none" -f -a get -d 'Print or write a tensor\'s values'
 complete -c weig -n "$none" -f -a verify -d 'Check every byte against the digests'
 complete -c weig -n "$none" -f -a export -d 'Turn a WEIG file back into safetensors'
 complete -c weig -n "$none" -f -a merge -d 'Make one file of a sharded set, or of several files'
+complete -c weig -n "$none" -f -a diff -d 'Show what two models differ in'
 complete -c weig -n "$none" -f -a apply -d 'Add a LoRA adapter to a model'
 complete -c weig -n "$none" -f -a bench -d 'Measure how fast a file loads here'
 
@@ -67,6 +68,12 @@ complete -c weig -n '__weig_in convert' -l exclude -x \
 complete -c weig -n '__weig_in convert' -l rename -x -d 'Give tensors other names: FROM=TO'
 complete -c weig -n '__weig_in convert' -l from -x -d 'What the sources are' \
     -a 'weig safetensors gguf torch npy npz onnx'
+
+complete -c weig -n '__weig_in diff' -l include -x -d 'Compare only tensors with such names'
+complete -c weig -n '__weig_in diff' -l exclude -x -d 'Leave out tensors with such names'
+complete -c weig -n '__weig_in diff' -l bytes -d 'Read all bytes'
+complete -c weig -n '__weig_in diff' -l lenient -d 'Accept what convert --lenient accepts'
+complete -c weig -n '__weig_in diff' -l all -d 'List all differences'
 
 complete -c weig -n '__weig_in apply' -l copy-others -d 'Copy a folder\'s other files'
 complete -c weig -n '__weig_in apply' -l alpha -x \

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <weig/convert.h>
+#include <weig/diff.h>
 #include <weig/dtype.h>
 #include <weig/error.h>
 #include <weig/file_range.h>

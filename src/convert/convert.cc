@@ -20,10 +20,9 @@
 #include "convert/set_output.h"
 #include "convert/sha256.h"
 #include "convert/source_header.h"
+#include "convert/source_reader.h"
 #include "convert/source_section.h"
 #include "convert/sources.h"
-#include "convert/tensor_reader.h"
-#include "core/digest.h"
 #include "core/progress.h"
 #include "core/try.h"
 #include "store/member_name.h"
@@ -334,8 +333,7 @@ class Conversion {
 
   // Each writer gets the tensors of its run; the runs are all of the plan, in order.
   Status copy_data(std::span<Writer> writers, std::span<const OrdinalRun> runs) {
-    for (const SourceFile& source : sources_.files)
-      readers_.emplace_back(source.file, source.manifest, source.data_files);
+    for (const SourceFile& source : sources_.files) readers_.emplace_back(source);
     ChangeWriter changing(
         *changes_,
         [this](std::uint32_t source, std::uint64_t offset, MutableBytes out) {
@@ -373,32 +371,9 @@ class Conversion {
     return {};
   }
 
-  // Reads a part of a source's tensor, little-endian. Parts follow each other from the
-  // tensor's begin to its end, where its digest is compared.
+  // Parts follow each other from the tensor's begin to its end.
   Status read(const SourceTensor& tensor, std::uint64_t offset, MutableBytes out) {
-    const SourceFile& source = sources_.files[tensor.file];
-    const Manifest::Entry& e = entry(tensor);
-    WEIG_TRY(readers_[tensor.file].read(e, offset, out));
-    if (source.manifest.clears_spare_bits && offset + out.size() == e.size)
-      clear_spare_bits(e.dtype, source.manifest.shape(e), out);
-    if (source.digests.empty()) return {};
-    if (offset == 0) hasher_.reset();
-    hasher_.update(out);
-    if (offset + out.size() < e.size) return {};
-    return check_digest(source, tensor.entry, hasher_.digest());
-  }
-
-  // Bits behind the last element, which fill its byte, are 0 in our files: others may
-  // have left anything there.
-  static void clear_spare_bits(Dtype dtype, std::span<const std::uint64_t> shape,
-                               MutableBytes end) {
-    const DtypeInfo& info = *dtype_info(dtype);
-    if (info.is_block() || info.block_elements == 1 || end.empty()) return;
-    std::uint64_t elements = 1;
-    for (const std::uint64_t dimension : shape) elements *= dimension;
-    const std::uint64_t bits =
-        elements * 8 * info.block_bytes / info.block_elements % 8;
-    if (bits > 0) end.back() &= static_cast<std::byte>((1u << bits) - 1);
+    return readers_[tensor.file].read(tensor.entry, offset, out);
   }
 
   // `bytes` more of the sources are done.
@@ -420,29 +395,15 @@ class Conversion {
     return {};
   }
 
-  // Damage of a sealed source is not sealed anew.
-  static Status check_digest(const SourceFile& source, std::uint32_t entry,
-                             const Digest& digest) {
-    if (digest == source.digests[entry]) return {};
-    const Manifest::Entry& e = source.manifest.entries()[entry];
-    return Error(Code::checksum, "the bytes differ from their digest")
-        .file(source.file.path())
-        .tensor(source.manifest.name(e))
-        .at(e.begin)
-        .found(to_hex(digest))
-        .expected(to_hex(source.digests[entry]));
-  }
-
   Sources sources_;
   const ConvertOptions& options_;
   std::optional<Changes> changes_;
   Plan plan_;
   std::vector<SectionBytes> sections_;
   std::vector<Quantization> quantization_;
-  std::vector<TensorReader> readers_;  // by file
-  Hasher hasher_;
-  std::uint64_t total_ = 0;  // bytes of the sources that become something
-  std::uint64_t done_ = 0;   // of them, and how many of those were told
+  std::vector<SourceReader> readers_;  // by file
+  std::uint64_t total_ = 0;            // bytes of the sources that become something
+  std::uint64_t done_ = 0;             // of them, and how many of those were told
   std::uint64_t told_ = 0;
 };
 

@@ -147,17 +147,17 @@ bool is_storage_module(std::string_view module) noexcept {
   return module == "torch" || module == "torch.cuda";
 }
 
-bool is_hostile(const PickleGlobal& global) noexcept {
+bool is_harmless(const PickleGlobal& global) noexcept {
   if (contains(kBuiltinModules, global.module)) {
     const auto dot = global.name.find('.');
-    return contains(kHostileBuiltins, global.name.substr(0, dot));
+    return !contains(kHostileBuiltins, global.name.substr(0, dot));
   }
   for (std::string_view module = global.module;;
        module = module.substr(0, module.rfind('.'))) {
-    if (contains(kHostileModules, module)) return true;
+    if (contains(kHostileModules, module)) return false;
     if (module.find('.') == module.npos) break;
   }
-  return is_one_of(kHostileNames, global);
+  return !is_one_of(kHostileNames, global);
 }
 
 std::string global_text(const PickleGlobal& global) {

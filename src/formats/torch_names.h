@@ -47,9 +47,9 @@ bool is_untyped_storage(const PickleGlobal& global) noexcept;
 // Of modules that have storages: torch and, in old files, torch.cuda.
 bool is_storage_module(std::string_view module) noexcept;
 
-// Whether there is no use for this in a checkpoint but to run programs. No other global
+// Whether a checkpoint may name this for anything but to run programs. No other global
 // is ever called either; who names such a one means harm, and is told so.
-bool is_hostile(const PickleGlobal& global) noexcept;
+bool is_harmless(const PickleGlobal& global) noexcept;
 
 // "module.name"
 std::string global_text(const PickleGlobal& global);

@@ -32,7 +32,7 @@ bool is_scalar(PickleKind kind) {
 
 Status check_harmless(const Pickle& pickle) {
   for (const PickleGlobal& global : pickle.globals())
-    if (is_hostile(global))
+    if (!is_harmless(global))
       return Error(Code::unsupported, "the file wants to run programs; nothing was run")
           .found("a call of " + in_quotes(global_text(global)))
           .hint("no checkpoint needs this: do not trust the file, or where it is from");

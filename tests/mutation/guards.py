@@ -42,7 +42,7 @@ TESTS = {
     "Groups::operator[]": "{}",
     "hex_at": "std::nullopt",
     "last_element": "false",
-    "is_hostile": "&&",
+    "is_harmless": "&&",
 }
 
 # Functions that answer with a truth, a number or nothing, and refuse nothing.

@@ -43,7 +43,7 @@ SLOW += ("Manifest.names_that_overlap_do*",)
 SECONDS = 20  # of a run that takes a fraction of one
 MEMORY = 2 << 30
 HUNG = -1000
-CRASHES = 6  # as many are enough to know
+CRASHES = 12  # more are not looked for
 
 
 def make_copy(found):

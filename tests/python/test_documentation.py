@@ -20,7 +20,7 @@ PAGES = {
     }.items()
 }
 COMMANDS = (
-    "convert", "info", "ls", "get", "verify", "export", "merge", "apply",
+    "convert", "info", "ls", "get", "verify", "export", "merge", "diff", "apply",
     "bench", "residency", "warm", "evict", "doctor",
 )  # fmt: skip
 
