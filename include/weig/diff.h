@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // diff: what two models differ in, whatever their formats.
-// Bounded memory: buffers and what the headers say, about 200 bytes a tensor and model.
+// Bounded memory: buffers and what the headers say, about 350 bytes a tensor and model.
 #pragma once
 
 #include <cstdint>

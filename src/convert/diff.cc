@@ -6,6 +6,7 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <unordered_map>
 
@@ -236,7 +237,8 @@ class Comparison {
     for (std::uint64_t at = 0; at < e.size || at == 0;) {
       const std::uint64_t size = std::min(step, e.size - at);
       WEIG_TRY(read_both(a, at, size, b, at, size));
-      if (bytes_a_ != bytes_b_) {
+      // Vectors of std::byte compare byte by byte, 12 times slower.
+      if (size > 0 && std::memcmp(bytes_a_.data(), bytes_b_.data(), size) != 0) {
         equal = false;
         if (numbers) WEIG_TRY(add(e.dtype, e.dtype, size / width, sum));
       }
