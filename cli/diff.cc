@@ -204,10 +204,13 @@ void print_json(Output& output, const Arguments& arguments, const DiffReport& re
 
 int run_diff(const Arguments& arguments) {
   DiffOptions options = arguments.options;
+  bool included = arguments.include.empty();
   if (!arguments.include.empty() || !arguments.exclude.empty())
     options.choose = [&](std::string_view name) {
-      return (arguments.include.empty() || matches_one(arguments.include, name)) &&
-             !matches_one(arguments.exclude, name);
+      if (!arguments.include.empty() && !matches_one(arguments.include, name))
+        return false;
+      included = true;
+      return !matches_one(arguments.exclude, name);
     };
   const auto report = [&] {
     ProgressBar bar("comparing");
@@ -215,6 +218,10 @@ int run_diff(const Arguments& arguments) {
     return diff(arguments.a, arguments.b, options);
   }();
   if (!report) return fail(report.error(), arguments.form);
+  // A mistyped pattern must not read as two equal models.
+  if (!included)
+    return fail(Error(Code::not_found, "no tensor of either model matches --include"),
+                arguments.form);
   Output output(stdout, "standard output");
   arguments.form == Form::json ? print_json(output, arguments, *report)
                                : print_text(output, arguments, *report);

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from command import CANNOT_OPEN, CHECKSUM, CORRUPT
+from command import CANNOT_OPEN, CHECKSUM, CORRUPT, NOT_FOUND
 from safetensors_file import by_hand
 
 DIFFERENT = 1
@@ -172,6 +172,14 @@ def test_what_cannot_be_read(weig, tmp_path):
     (tmp_path / "bad.safetensors").write_bytes(source.read_bytes()[:-1])
     run = weig("diff", tmp_path / "bad.safetensors", source)
     assert run.status == CORRUPT and "bad.safetensors" in run.err
+
+
+def test_a_pattern_that_matches_nothing_is_no_equality(weig, tmp_path):
+    a = model(tmp_path / "a.safetensors", TENSORS)
+    b = model(tmp_path / "b.safetensors", TENSORS | {"w": TENSORS["w"] + 1})
+    run = weig("diff", a, b, "--include", "none*")
+    assert run.status == NOT_FOUND and run.out == b"" and "--include" in run.err
+    assert compare(weig, a, b, "--include", "none*", "--include", "b")["same"]
 
 
 def test_many_tensors(weig, tmp_path):
