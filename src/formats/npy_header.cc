@@ -194,8 +194,8 @@ class HeaderText {
     bool has_comma = false;
     while (!next_is(')')) {
       std::uint64_t dimension = 0;
-      const char* const end = rest_.data() + rest_.size();
-      const auto [behind, code] = std::from_chars(rest_.data(), end, dimension);
+      const auto [behind, code] =
+          std::from_chars(rest_.data(), rest_.data() + rest_.size(), dimension);
       if (code == std::errc::result_out_of_range)
         return broken("the shape holds a number beyond 64 bits");
       if (code != std::errc())

@@ -37,11 +37,10 @@ std::string_view PickleHeap::keep(std::string_view text) {
 
 Result<PickleValue> PickleHeap::make_text(Kind kind, std::string_view text) {
   if (text.size() > Pickle::kKeptBytes) return make_unkept(kind, text.size());
-  const std::string_view kept = keep(text);
-  return make({.kind = kind,
-               .count = static_cast<std::uint32_t>(text.size()),
-               .text = kept.data()},
-              text.size());
+  const char* kept = keep(text).data();
+  return make(
+      {.kind = kind, .count = static_cast<std::uint32_t>(text.size()), .text = kept},
+      text.size());
 }
 
 Result<PickleValue> PickleHeap::make_unkept(Kind kind, std::uint64_t length) {

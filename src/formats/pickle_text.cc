@@ -18,8 +18,9 @@ std::optional<std::uint32_t> hex_at(std::string_view text, std::size_t at,
   const std::string_view spelled = text.substr(at, digits);
   if (spelled.size() != digits) return std::nullopt;
   std::uint32_t value = 0;
-  const char* end = spelled.data() + spelled.size();
-  if (std::from_chars(spelled.data(), end, value, 16).ptr != end) return std::nullopt;
+  const auto parsed =
+      std::from_chars(spelled.data(), spelled.data() + spelled.size(), value, 16);
+  if (parsed.ptr != spelled.data() + spelled.size()) return std::nullopt;
   return value;
 }
 
