@@ -41,8 +41,8 @@ std::string version_text() {
       "format version {} (writer revision {})\n"
       "reads: WEIG (sealed, minimal, big-endian), safetensors (one file, shards), "
       "GGUF\n"
-      "converts besides: ONNX\n"
-      "writes: WEIG, safetensors, GGUF\n"
+      "converts besides: PyTorch (archives, streams), NumPy (.npy, .npz), ONNX\n"
+      "writes: WEIG, safetensors, GGUF, PyTorch, NumPy\n"
       "built with: CLI11 {}, fmt {}.{}.{}\n",
       WEIG_VERSION_STRING, disk::kVersion, disk::kWriterRevision, CLI11_VERSION,
       FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100);
