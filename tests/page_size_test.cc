@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pages of the machine that the tests run on, which large_pages.cc may simulate:
-// what is not on one of them is refused.
+// C68: the pages of the machine that the tests run on, which large_pages.cc may
+// simulate: what is not on one of them is refused.
 #include <gtest/gtest.h>
 
 #include <fcntl.h>

@@ -477,8 +477,23 @@ def sparse(path, alignment, count):
             file.write(number)
 
 
+@pytest.mark.parametrize(
+    "kind, value",
+    [(U32, 0), (U32, 3), (U32, 24), (U32, 2**32 - 1), (I32, -32), (U64, 32), (STRING, b"32")],
+)
+def test_alignments_that_are_none(weig, tmp_path, kind, value):
+    """C44: never replaced by another one."""
+    path = tmp_path / "m.gguf"
+    keys = [NAME, ("general.alignment", kind, value)]
+    path.write_bytes(gguf(keys, [("w", [8], 0, bytes(32))]))
+    for command in (["convert", path, "--lenient"], ["info", path]):
+        run = weig(*command)
+        assert run.status == CORRUPT and "no power of two" in run.err
+    assert not (tmp_path / "m.weig").exists()
+
+
 def test_large_alignments_take_no_memory(weig, tmp_path):
-    """C22: back byte for byte, without the padding ever being in memory."""
+    """C22, C44: back byte for byte, without the padding ever being in memory."""
     path, model, again = (tmp_path / n for n in ("m.gguf", "m.weig", "again.gguf"))
     sparse(path, 1 << 20, 200)
     assert weig.ok("convert", "--json", path, "-o", model).json()["exact_source"]
