@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 build=(g++ cmake ninja-build pkg-config python3-venv
        libxxhash-dev libsimdjson-dev nettle-dev libhwy-dev zlib1g-dev
        libdeflate-dev libfmt-dev libcli11-dev libgtest-dev libbenchmark-dev
-          libprotozero-dev)
+       libprotozero-dev)
 test=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev g++-i686-linux-gnu
       g++-aarch64-linux-gnu g++-s390x-linux-gnu qemu-user googletest
       libfuse3-dev fuse3 chromium time mount e2fsprogs btrfs-progs)

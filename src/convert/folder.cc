@@ -12,14 +12,33 @@
 #include "core/text.h"
 #include "core/try.h"
 #include "formats/json.h"
+#include "store/member_name.h"
 
 namespace weig {
 namespace {
 
 namespace ondemand = simdjson::ondemand;
 
-constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
+// The first that a folder has is the one that counts.
+constexpr auto kIndexSuffixes =
+    std::to_array<std::string_view>({".safetensors.index.json", ".bin.index.json"});
 constexpr std::string_view kWeightsSuffix = ".safetensors";
+// Other formats of which a folder may hold one model, by how files end, and what the
+// file is called that counts where there are several.
+struct OtherFormat {
+  std::vector<std::string_view> suffixes;
+  std::string_view preferred = {};
+};
+const std::vector<OtherFormat>& other_formats() {
+  static const std::vector<OtherFormat> all = {
+      {{".gguf"}},
+      {{".bin", ".pt", ".pth", ".ckpt"}, "pytorch_model.bin"},
+      {{".onnx"}, "model.onnx"},
+      {{".npz"}},
+      {{".npy"}},
+  };
+  return all;
+}
 // Files that hold weights in some format: never "other files".
 constexpr auto kWeightSuffixes = std::to_array<std::string_view>(
     {".safetensors", ".weig", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".onnx", ".npz",
@@ -59,22 +78,9 @@ std::vector<std::string> ending_in(const std::vector<std::string>& names,
   return found;
 }
 
-// "3" for "model-00001-of-00003.safetensors", 0 for names that are no shard's.
-std::uint64_t shard_count(std::string_view name) {
-  if (!name.ends_with(kWeightsSuffix)) return 0;
-  name.remove_suffix(kWeightsSuffix.size());
-  const std::size_t of = name.rfind("-of-");
-  if (of == name.npos) return 0;
-  const std::string_view count = name.substr(of + 4);
-  const std::size_t dash = name.rfind('-', of - 1);
-  if (of == 0 || dash == name.npos) return 0;
-  const std::string_view number = name.substr(dash + 1, of - dash - 1);
-  const auto digits = [](std::string_view text) {
-    return !text.empty() && text.size() <= 9 &&
-           text.find_first_not_of("0123456789") == text.npos;
-  };
-  if (!digits(number) || !digits(count)) return 0;
-  return std::stoull(std::string(count));
+bool is_shard(const std::string& name) {
+  const auto member = parse_member_name(name);
+  return member && member->count > 1;
 }
 
 // Shards lie in the folder or below it, whatever the index says. Links are followed:
@@ -261,30 +267,74 @@ Result<Sources> open_indexed(const std::string& folder, const std::string& index
   return sources;
 }
 
-// The one weights file of a folder without an index.
-Result<std::string> only_weights_file(const std::string& folder,
-                                      const std::vector<std::string>& names) {
-  const auto weights = ending_in(names, kWeightsSuffix);
-  const auto preferred = std::ranges::find(weights, "model.safetensors");
-  const std::string name = preferred != weights.end()
-                               ? *preferred
-                               : (weights.size() == 1 ? weights[0] : std::string());
-  if (weights.empty())
-    return Error(Code::cannot_open, "the folder has no .safetensors file").file(folder);
-  const auto shard = std::ranges::find_if(
-      weights, [](const auto& file) { return shard_count(file) > 1; });
-  if (shard != weights.end() && preferred == weights.end())
+Error several(const std::string& folder, const std::vector<std::string>& weights) {
+  return Error(Code::invalid_argument,
+               "the folder has several weights files: " + some_of(weights))
+      .file(folder)
+      .hint("give the files themselves");
+}
+
+// Of weights files without an index, the one that counts.
+Result<std::string> only_file(const std::string& folder,
+                              const std::vector<std::string>& weights,
+                              std::string_view preferred,
+                              std::string_view index_suffix) {
+  if (std::ranges::find(weights, preferred) != weights.end())
+    return std::string(preferred);
+  if (std::ranges::any_of(weights, is_shard))
     return Error(Code::corrupt,
                  "the folder has shards of a model but no index: " + some_of(weights))
         .file(folder)
-        .expected("a file whose name ends in " + std::string(kIndexSuffix))
+        .expected("a file whose name ends in " + std::string(index_suffix))
         .hint("without it nothing tells whether the set is complete");
-  if (name.empty())
-    return Error(Code::invalid_argument,
-                 "the folder has several weights files: " + some_of(weights))
+  if (weights.size() == 1) return weights[0];
+  return several(folder, weights);
+}
+
+// The parts of one GGUF model, which say themselves whether all are there.
+bool are_parts_of_one(const std::vector<std::string>& names) {
+  const auto first = parse_member_name(names[0]);
+  return first && std::ranges::all_of(names, [&](const std::string& name) {
+           const auto part = parse_member_name(name);
+           return part && part->stem == first->stem && part->count == first->count;
+         });
+}
+
+// The files of a folder without an index that hold its one model.
+Result<std::vector<std::string>> weights_files(const std::string& folder,
+                                               const std::vector<std::string>& names) {
+  if (const auto found = ending_in(names, kWeightsSuffix); !found.empty()) {
+    WEIG_TRY_ASSIGN(
+        name, only_file(folder, found, "model.safetensors", kIndexSuffixes.front()));
+    return std::vector{name};
+  }
+  std::vector<std::string> found;
+  std::string_view preferred;
+  for (const OtherFormat& format : other_formats()) {
+    std::vector<std::string> files;
+    for (const std::string_view suffix : format.suffixes)
+      for (std::string& name : ending_in(names, suffix))
+        files.push_back(std::move(name));
+    if (files.empty()) continue;
+    if (!found.empty()) {
+      found.insert(found.end(), files.begin(), files.end());
+      return several(folder, found);
+    }
+    found = std::move(files);
+    preferred = format.preferred;
+  }
+  if (found.empty())
+    return Error(Code::cannot_open, "the folder has no weights file")
         .file(folder)
-        .hint("give the files themselves");
-  return name;
+        .expected(
+            "one that ends in .safetensors, .gguf, .bin, .pt, .pth, .ckpt, "
+            ".onnx, .npz or .npy");
+  // A folder of arrays is a model whose tensors they are.
+  if (found[0].ends_with(".npy")) return found;
+  if (found[0].ends_with(".gguf") && are_parts_of_one(found))
+    return std::vector{found[0]};
+  WEIG_TRY_ASSIGN(name, only_file(folder, found, preferred, kIndexSuffixes.back()));
+  return std::vector{name};
 }
 
 std::string normal(const std::string& path) {
@@ -312,7 +362,15 @@ bool is_read(const std::string& path, const std::vector<std::string>& sources) {
 
 Result<Sources> open_folder(const std::string& folder, const ConvertOptions& options) {
   WEIG_TRY_ASSIGN(names, os::names_in(folder));
-  const auto indexes = ending_in(names, kIndexSuffix);
+  std::vector<std::string> indexes;
+  for (const std::string_view suffix : kIndexSuffixes) {
+    // Shards of an older format beside a whole model, or its shards, are of no
+    // interest.
+    if (suffix != kIndexSuffixes.front() && !ending_in(names, kWeightsSuffix).empty())
+      break;
+    indexes = ending_in(names, suffix);
+    if (!indexes.empty()) break;
+  }
   Sources sources;
   if (indexes.size() > 1)
     return Error(Code::invalid_argument,
@@ -323,22 +381,27 @@ Result<Sources> open_folder(const std::string& folder, const ConvertOptions& opt
     WEIG_TRY_ASSIGN(indexed, open_indexed(folder, indexes[0], options));
     sources = std::move(indexed);
   } else {
-    WEIG_TRY_ASSIGN(name, only_weights_file(folder, names));
-    WEIG_TRY_ASSIGN(source, open_source(join(folder, name), options));
-    sources.files.push_back(std::move(source));
-    WEIG_TRY(gather(sources));
+    WEIG_TRY_ASSIGN(files, weights_files(folder, names));
+    for (std::string& file : files) file = join(folder, file);
+    WEIG_TRY_ASSIGN(opened, open_files(files, options));
+    sources = std::move(opened);
   }
   sources.folder = folder;
   const std::vector<std::string> read = paths_of(sources);
   for (const std::string& name : names) {
-    const bool weights = std::ranges::any_of(
-        kWeightSuffixes,
-        [&](std::string_view suffix) { return name.ends_with(suffix); });
-    if (name.starts_with('.') || name.ends_with(kIndexSuffix)) continue;
-    if (!weights && !name.ends_with('/'))
+    if (name.starts_with('.')) continue;
+    const auto ends_in = [&](std::string_view suffix) {
+      return name.ends_with(suffix);
+    };
+    const std::string path = join(folder, name);
+    if (std::ranges::any_of(kIndexSuffixes, ends_in)) {
+      if (std::ranges::find(sources.index_files, path) == sources.index_files.end())
+        sources.unread.push_back(name);
+    } else if (!std::ranges::any_of(kWeightSuffixes, ends_in) && !name.ends_with('/')) {
       sources.other_files.push_back(name);
-    else if (!is_read(normal(join(folder, name)), read))
+    } else if (!is_read(normal(path), read)) {
       sources.unread.push_back(name);
+    }
   }
   return sources;
 }

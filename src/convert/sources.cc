@@ -475,12 +475,10 @@ Status check_distinct(const Sources& sources) {
   return {};
 }
 
-// As open_sources(), with all tensors.
-Result<Sources> open_all(std::span<const std::string> paths,
-                         const ConvertOptions& options) {
-  if (paths.empty()) return Error(Code::invalid_argument, "no source is given");
-  if (paths.size() == 1 && os::is_folder(paths[0]))
-    return open_folder(paths[0], options);
+}  // namespace
+
+Result<Sources> open_files(std::span<const std::string> paths,
+                           const ConvertOptions& options) {
   Sources sources;
   std::size_t models = 0;
   for (const std::string& path : paths) {
@@ -521,11 +519,12 @@ Result<Sources> open_all(std::span<const std::string> paths,
   return sources;
 }
 
-}  // namespace
-
 Result<Sources> open_sources(std::span<const std::string> paths,
                              const ConvertOptions& options) {
-  WEIG_TRY_ASSIGN(sources, open_all(paths, options));
+  if (paths.empty()) return Error(Code::invalid_argument, "no source is given");
+  const bool folder = paths.size() == 1 && os::is_folder(paths[0]);
+  WEIG_TRY_ASSIGN(sources,
+                  folder ? open_folder(paths[0], options) : open_files(paths, options));
   WEIG_TRY(choose_names(sources, options));
   WEIG_TRY(check_distinct(sources));
   return std::move(sources);

@@ -73,7 +73,11 @@ Result<SourceFile> open_source(const std::string& path, const ConvertOptions& op
 Result<Sources> open_sources(std::span<const std::string> paths,
                              const ConvertOptions& options);
 
-// The files of a folder: by its index, or its one weights file.
+// As open_sources(), of files alone and with all of their tensors.
+Result<Sources> open_files(std::span<const std::string> paths,
+                           const ConvertOptions& options);
+
+// The files of a folder: by its index, or its one model.
 Result<Sources> open_folder(const std::string& path, const ConvertOptions& options);
 
 // Gathers tensors and metadata of `files`, all of them.

@@ -6,8 +6,12 @@ import json
 import os
 import shutil
 
+import numpy as np
 import pytest
 
+import gguf_file
+import onnx_file
+import torch_file
 import weig_file
 from command import CANNOT_OPEN, CORRUPT, INVALID_ARGUMENT, list_tree
 from safetensors_file import by_hand, by_reference, pattern, read_by_reference
@@ -419,3 +423,115 @@ def test_sha256_of_each_shard_is_shown(weig, folder):
         key = f"weig.source.sha256.{shard_name(i)}"
         assert metadata[key] == hashlib.sha256(raw).hexdigest()
         assert metadata[key] in weig.ok("info", folder.target).text
+
+
+# --- Of other formats -----------------------------------------------------------------
+
+
+def arrays_in(weig, path, folder):
+    """{name: array} of a WEIG file of f32 tensors."""
+    weig.ok("export", path, folder / "all.npz", "--force")
+    with np.load(folder / "all.npz") as found:
+        return {name: found[name] for name in found.files}
+
+
+ARRAYS = {f"layer.{i}.w": np.arange(6, dtype="<f4").reshape(2, 3) + i for i in range(4)}
+
+
+def write_gguf(folder):
+    (folder / "m.gguf").write_bytes(
+        gguf_file.gguf([ARCHITECTURE], [(n, *gguf_file.tensor(a)) for n, a in ARRAYS.items()])
+    )
+
+
+def write_gguf_parts(folder):
+    for number in range(2):
+        keys = [ARCHITECTURE, ("split.no", gguf_file.U16, number),
+                ("split.count", gguf_file.U16, 2),
+                ("split.tensors.count", gguf_file.I32, len(ARRAYS))]  # fmt: skip
+        own = [(n, *gguf_file.tensor(ARRAYS[n])) for n in list(ARRAYS)[number::2]]
+        (folder / f"m-0000{number + 1}-of-00002.gguf").write_bytes(gguf_file.gguf(keys, own))
+
+
+def write_torch(folder, name="m.pt"):
+    tensors = {n: torch_file.of(a) for n, a in ARRAYS.items()}
+    (folder / name).write_bytes(torch_file.archive(tensors))
+
+
+def write_torch_beside_others(folder):
+    write_torch(folder, "pytorch_model.bin")
+    (folder / "training_args.bin").write_bytes(b"\x80\2}.")
+
+
+def write_torch_shards(folder):
+    weight_map = {}
+    for number in range(2):
+        name = f"pytorch_model-0000{number + 1}-of-00002.bin"
+        own = list(ARRAYS)[number::2]
+        (folder / name).write_bytes(
+            torch_file.archive({n: torch_file.of(ARRAYS[n]) for n in own})
+        )
+        weight_map |= dict.fromkeys(own, name)
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": weight_map}))
+
+
+def write_onnx(folder):
+    tensors = [onnx_file.raw(n, 1, a.shape, a.tobytes()) for n, a in ARRAYS.items()]
+    (folder / "model.onnx").write_bytes(onnx_file.of(*tensors))
+
+
+def write_npz(folder):
+    np.savez(folder / "m.npz", **ARRAYS)
+
+
+def write_npy(folder):
+    for name, array in ARRAYS.items():
+        np.save(folder / f"{name}.npy", array)
+
+
+ARCHITECTURE = ("general.architecture", gguf_file.STRING, "llama")
+WRITERS = [write_gguf, write_gguf_parts, write_torch, write_torch_beside_others,
+           write_torch_shards, write_onnx, write_npz, write_npy]  # fmt: skip
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_one_model_of_another_format(weig, tmp_path, write):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write(folder)
+    (folder / "config.json").write_text("{}")
+    report = weig.ok("convert", folder, "-o", tmp_path / "m.weig", "--json").json()
+    assert report["other_files"] == ["config.json"]
+    found = arrays_in(weig, tmp_path / "m.weig", tmp_path)
+    assert set(found) == set(ARRAYS)
+    for name, array in ARRAYS.items():
+        assert np.array_equal(found[name], array)
+
+
+def test_a_folder_of_arrays_there_and_back(weig, tmp_path):
+    (tmp_path / "m.safetensors").write_bytes(
+        by_hand({n: ("F32", a.shape, a.tobytes()) for n, a in ARRAYS.items()})
+    )
+    weig.ok("convert", tmp_path / "m.safetensors")
+    weig.ok("export", tmp_path / "m.weig", tmp_path / "arrays", "--to", "npy")
+    weig.ok("convert", tmp_path / "arrays", "-o", tmp_path / "again.weig")
+    assert weig.ok("diff", tmp_path / "m.weig", tmp_path / "again.weig").status == 0
+
+
+def test_folders_with_two_formats(weig, tmp_path):
+    """Safetensors first; of others none is preferred."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_torch_shards(folder)
+    (folder / "model.safetensors").write_bytes(by_hand({"s": tensor(1)}))
+    report = weig.ok("convert", folder, "-o", tmp_path / "m.weig", "--json").json()
+    assert report["sources"] == [str(folder / "model.safetensors")]
+    assert "pytorch_model.bin.index.json" in report["left_behind"]
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin.index.json").unlink()
+    run = weig("convert", folder, "-o", tmp_path / "n.weig")
+    assert run.status == CORRUPT and ".bin.index.json" in run.err
+    write_gguf(folder)
+    run = weig("convert", folder, "-o", tmp_path / "n.weig")
+    assert run.status == INVALID_ARGUMENT and "several weights files" in run.err
+

@@ -230,7 +230,7 @@ def test_what_cannot_be_opened(refused, tmp_path):
         if word != "folder":
             refused(call, CANNOT_OPEN, path, word, kept=tmp_path)
         else:
-            refused(call, CANNOT_OPEN, path, "no .safetensors", kept=tmp_path)
+            refused(call, CANNOT_OPEN, path, "no weights file", kept=tmp_path)
         refused(["export", path, tmp_path / "out"], CANNOT_OPEN, path, kept=tmp_path)
 
 
