@@ -3,6 +3,7 @@
 #   make_model.py transformer LAYERS FILE   layers of a 7-billion model, fp16; 10 are
 #                                           4.6 GB, all 32 of them 13.5 GB
 #   make_model.py brain LAYERS FILE         the same, bf16
+#   make_model.py narrow LAYERS FILE        layers of 159 MB, bf16; 27 are 4.6 GB
 #   make_model.py small COUNT FILE          COUNT tensors of 64 bytes
 #   make_model.py sparse BYTES FILE         one tensor of zeros that take no space
 import json
@@ -12,23 +13,25 @@ import random
 import struct
 import sys
 
-HIDDEN, INNER, WORDS = 4096, 11008, 32000
+WIDE, NARROW = (4096, 11008), (2560, 6912)  # sizes of a layer: hidden, inner
+WORDS = 32000
 PIECE = 32 << 20
 
 
-def transformer(layers):
-    yield "model.embed_tokens.weight", [WORDS, HIDDEN]
+def transformer(layers, sizes):
+    hidden, inner = sizes
+    yield "model.embed_tokens.weight", [WORDS, hidden]
     for layer in range(layers):
         prefix = f"model.layers.{layer}."
-        yield prefix + "input_layernorm.weight", [HIDDEN]
-        yield prefix + "mlp.down_proj.weight", [HIDDEN, INNER]
-        yield prefix + "mlp.gate_proj.weight", [INNER, HIDDEN]
-        yield prefix + "mlp.up_proj.weight", [INNER, HIDDEN]
-        yield prefix + "post_attention_layernorm.weight", [HIDDEN]
+        yield prefix + "input_layernorm.weight", [hidden]
+        yield prefix + "mlp.down_proj.weight", [hidden, inner]
+        yield prefix + "mlp.gate_proj.weight", [inner, hidden]
+        yield prefix + "mlp.up_proj.weight", [inner, hidden]
+        yield prefix + "post_attention_layernorm.weight", [hidden]
         for name in "kqvo":
-            yield prefix + f"self_attn.{name}_proj.weight", [HIDDEN, HIDDEN]
-    yield "model.norm.weight", [HIDDEN]
-    yield "lm_head.weight", [WORDS, HIDDEN]
+            yield prefix + f"self_attn.{name}_proj.weight", [hidden, hidden]
+    yield "model.norm.weight", [hidden]
+    yield "lm_head.weight", [WORDS, hidden]
 
 
 def small(count):
@@ -76,8 +79,10 @@ def write_sparse(path, size):
 
 
 kind, number, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-if kind in ("transformer", "brain"):
-    write(path, "F16" if kind == "transformer" else "BF16", 2, transformer(number))
+if kind == "transformer":
+    write(path, "F16", 2, transformer(number, WIDE))
+elif kind in ("brain", "narrow"):
+    write(path, "BF16", 2, transformer(number, WIDE if kind == "brain" else NARROW))
 elif kind == "small":
     write(path, "F32", 4, small(number))
 else:
