@@ -381,7 +381,7 @@ def test_damage_of_a_sealed_source_is_not_quantized(weig, source, tmp_path):
 @pytest.mark.parametrize(
     "options",
     [["--quantize", "int3"], ["--cast", "i8"], ["--block", "32"], ["--asymmetric"],
-     ["--include", "*"], ["--exclude", "*"], ["--cast", "f16", "--quantize", "int8"],
+     ["--cast", "f16", "--quantize", "int8"],
      ["--quantize", "int8", "--block", "0"]],
 )  # fmt: skip
 def test_calls_that_mean_nothing(weig, source, options):
