@@ -135,10 +135,10 @@ Result<std::string> default_target(std::span<const std::string> sources);
 // Converts a safetensors file, a PyTorch checkpoint, NumPy's array or archive, a WEIG
 // file (minimal, big-endian or sealed; a member of a set stands for all of it), a
 // folder with a model (one file, shards with their index, the parts of a GGUF file, or
-// NumPy's arrays), or several files whose tensors have distinct names, into the WEIG file `target` (default_target() if empty;
-// a name inside it if it is a folder). Content
-// decides what a source is. What is made of a set is, byte for byte, what would have
-// been made of its source at once.
+// NumPy's arrays), or several files whose tensors have distinct names, into the WEIG
+// file `target` (default_target() if empty; a name inside it if it is a folder).
+// Content decides what a source is. What is made of a set is, byte for byte, what would
+// have been made of its source at once.
 //
 // A file with changed tensors keeps no source header: export gives other bytes.
 //
