@@ -53,7 +53,7 @@ rules = check_rows(
 headers = check_rows(root / "docs" / "safetensors.md", ["safetensors_test.cc"])
 headers += check_rows(
     root / "docs" / "onnx.md",
-    ["onnx_test.cc"],
+    ["onnx_refusals_test.cc"],
     r"TEST\(OnnxRow, ([a-z0-9_]+)\)",
 )
 gguf = check_rows(
@@ -63,7 +63,7 @@ gguf = check_rows(
 )
 torch = check_rows(
     root / "docs" / "pytorch.md",
-    ["pickle_test.cc", "torch_test.cc", "torch_stream_test.cc"],
+    ["pickle_test.cc", "torch_refusals_test.cc", "torch_stream_test.cc"],
 )
 zips = check_rows(
     root / "docs" / "zip.md",

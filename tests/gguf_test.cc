@@ -9,8 +9,8 @@
 
 #include <weig/metadata.h>
 
+#include "bytes_input.h"
 #include "gguf_image.h"
-#include "packed.h"
 
 namespace weig::test {
 namespace {
@@ -401,7 +401,7 @@ TEST(Gguf, cut_anywhere_is_refused) {
                                      bytes.begin() + static_cast<long>(length));
     ASSERT_FALSE(read_gguf(input_over(cut))) << length;
   }
-  const auto none = read_gguf(input_over({}));
+  const auto none = read_gguf(input_over(Bytes()));
   EXPECT_NE(none.error().message().find("shorter than a GGUF header"),
             std::string::npos);
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string>
 
+#include "bytes_input.h"
 #include "packed.h"
 
 namespace weig::test {

@@ -7,22 +7,13 @@
 #include <algorithm>
 #include <functional>
 
+#include "bytes_input.h"
 #include "formats/npy_header.h"
 #include "image.h"
+#include "zip_members.h"
 
 namespace weig::test {
 namespace {
-
-// Borrows the bytes, of which every read must lie inside.
-Input input_over(const std::string& bytes) {
-  return {.size = bytes.size(),
-          .read = [&bytes](std::uint64_t at, MutableBytes out) -> Status {
-            if (!fits(at, out.size(), bytes.size()))
-              return Error(Code::io, "read outside");
-            std::ranges::copy(bytes_of(bytes).subspan(at, out.size()), out.begin());
-            return {};
-          }};
-}
 
 // A file of this version whose header is `text` and which has `data_bytes` more.
 std::string file_of(const std::string& text, std::size_t data_bytes = 0,
@@ -252,20 +243,7 @@ TEST(Npy, names_are_checked) {
   EXPECT_EQ(named("\xFF"), "the name is not UTF-8");
 }
 
-// Members one after the other, as the reader is told of them.
-struct Archive {
-  std::string bytes = "PK";
-  std::vector<ZipMember> members;
-
-  Archive& add(std::string name, const std::string& contents) {
-    ZipMember member;
-    member.name = std::move(name);
-    member.begin = bytes.size();
-    member.size = member.bytes = contents.size();
-    members.push_back(std::move(member));
-    bytes += contents;
-    return *this;
-  }
+struct Archive : ZipMembers<Archive> {
   Result<Manifest> read(Strictness strictness = Strictness::strict) const {
     return read_npz(input_over(bytes), members, strictness);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes to pack, packed ones, and an Input over bytes in memory.
+// Bytes to pack, and packed ones.
 #pragma once
 
 #include <zlib.h>
@@ -9,7 +9,7 @@
 #include <new>
 #include <vector>
 
-#include "formats/input.h"
+#include "core/bytes.h"
 
 namespace weig::test {
 
@@ -33,17 +33,6 @@ inline std::vector<std::byte> deflated(Bytes bytes) {
   out.resize(stream.total_out);
   deflateEnd(&stream);
   return out;
-}
-
-// Bytes in memory, of which every read must lie inside.
-inline Input input_over(const std::vector<std::byte>& bytes) {
-  return {.size = bytes.size(),
-          .read = [&bytes](std::uint64_t offset, MutableBytes out) -> Status {
-            if (!inside(offset, out.size(), 0, bytes.size()))
-              return Error(Code::io, "read outside");
-            std::ranges::copy(Bytes(bytes).subspan(offset, out.size()), out.begin());
-            return {};
-          }};
 }
 
 }  // namespace weig::test

@@ -81,6 +81,8 @@ inline std::string typed_tensor(const std::string& storage, std::string_view typ
               {storage, integer(0), sizes(shape), sizes(strides), "\x89", no_hooks(),
                global("torch", type)});
 }
+// A state dict of one tensor, "w".
+inline std::string with(const std::string& value) { return dict({text("w"), value}); }
 // Two floats of the storage "0", which has two.
 inline std::string pair() {
   return tensor(storage("FloatStorage", "0", 2), 0, {2}, {1});

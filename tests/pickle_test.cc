@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bytes_input.h"
 #include "image.h"
 #include "pickle_bytes.h"
 
@@ -16,11 +17,7 @@ using std::string_literals::operator""s;
 using Kind = PickleKind;
 
 Result<Pickle> read(const std::string& stream, const PickleOptions& options = {}) {
-  const Input input{
-      .size = stream.size(), .read = [&](std::uint64_t offset, MutableBytes out) {
-        std::ranges::copy(bytes_of(stream).subspan(offset, out.size()), out.begin());
-        return Status();
-      }};
+  const Input input = input_over(stream);
   InputCursor cursor(input, 0, stream.size());
   return Pickle::read(cursor, options);
 }
@@ -325,11 +322,7 @@ TEST(Pickle, keeps_no_long_texts_but_their_length) {
 
 TEST(Pickle, ends_where_its_stream_ends) {
   const std::string two = "N.K\x01.";
-  const Input input{
-      .size = two.size(), .read = [&](std::uint64_t offset, MutableBytes out) {
-        std::ranges::copy(bytes_of(two).subspan(offset, out.size()), out.begin());
-        return Status();
-      }};
+  const Input input = input_over(two);
   InputCursor cursor(input, 0, two.size());
   EXPECT_EQ(Pickle::read(cursor)->kind(0), Kind::none);
   EXPECT_EQ(cursor.offset(), 2u);

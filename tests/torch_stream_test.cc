@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bytes_input.h"
 #include "image.h"
 #include "pickle_bytes.h"
 #include "torch_archive.h"
@@ -16,8 +17,6 @@ namespace {
 
 using namespace pickled;
 using std::string_literals::operator""s;
-
-std::string with(const std::string& value) { return dict({text("w"), value}); }
 
 constexpr const char* kMagicBytes = "\x6C\xFC\x9C\x46\xF9\x20\x6A\xA8\x50\x19";
 

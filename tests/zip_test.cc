@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "bytes_input.h"
 #include "formats/zip_content.h"
 #include "formats/zip_writer.h"
 #include "image.h"
@@ -17,17 +18,6 @@ namespace weig::test {
 namespace {
 
 using std::string_literals::operator""s;
-
-// Borrows the bytes, of which every read must lie inside.
-Input input_over(const std::string& bytes) {
-  return {.size = bytes.size(),
-          .read = [&bytes](std::uint64_t at, MutableBytes out) -> Status {
-            if (!fits(at, out.size(), bytes.size()))
-              return Error(Code::io, "read outside");
-            std::ranges::copy(bytes_of(bytes).subspan(at, out.size()), out.begin());
-            return {};
-          }};
-}
 
 Result<std::vector<ZipMember>> read(const std::string& file,
                                     const ZipOptions& options = {}) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "bytes_input.h"
 #include "check.h"
 #include "formats/zip_writer.h"
 #include "image.h"

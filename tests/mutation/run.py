@@ -32,7 +32,9 @@ TESTS = (
     "image.cc corruption_test.cc late_corruption_test.cc safetensors_test.cc "
     "sniff_test.cc metadata_test.cc layout_test.cc text_test.cc view_test.cc "
     "big_endian_test.cc manifest_test.cc inflate_test.cc gguf_test.cc onnx_test.cc "
-    "npy_test.cc zip_test.cc pickle_test.cc torch_test.cc torch_stream_test.cc"
+    "onnx_refusals_test.cc "
+    "npy_test.cc zip_test.cc pickle_test.cc torch_test.cc "
+    "torch_refusals_test.cc torch_stream_test.cc"
 ).split()
 # What they need besides.
 ALSO = ("src/convert/source_section.cc", "src/store/metadata.cc")
