@@ -6,7 +6,6 @@
 # file. As root, since only root makes cgroups.
 import json
 import os
-import pickle
 import shutil
 import struct
 import subprocess

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 # The exit statuses that tests name.
 CANNOT_OPEN, CORRUPT, CHECKSUM, UNSUPPORTED, NOT_FOUND, EXISTS = 2, 3, 4, 5, 6, 7
 IO, INVALID_ARGUMENT, LIMIT, USAGE = 8, 9, 10, 64
+# What a refusal, and what is read in parts, may take at most: seconds, bytes.
+SECOND, MEMORY = 1.0, 256 << 20
 CODE_NAMES = {
     CANNOT_OPEN: "cannot_open",
     CORRUPT: "corrupt",

@@ -16,7 +16,7 @@ import hypothesis
 import pytest
 
 import safetensors_file
-from command import CODE_NAMES, Weig, list_tree
+from command import CODE_NAMES, MEMORY, SECOND, Weig, list_tree
 
 # Programs that tests start, built with the unit tests.
 PROGRAMS = Path(os.environ.get("WEIG_TEST_PROGRAMS", "build/release/tests")).resolve()
@@ -280,5 +280,39 @@ def round_trip(weig, tmp_path):
         weig.ok("export", target, back, "--force")
         assert back.read_bytes() == raw
         return target
+
+    return run
+
+
+@pytest.fixture
+def converted(weig, tmp_path):
+    """Converts what a file holds; gives {name: what ls says}, the path of the WEIG
+    file and the run. The file's ending says nothing: content decides."""
+
+    def run(raw, *options, name="in"):
+        source, target = tmp_path / f"{name}.file", tmp_path / "in.weig"
+        source.write_bytes(raw)
+        run = weig.ok("convert", source, "-o", target, "--force", *options)
+        assert "sound" in weig.ok("verify", target).text
+        tensors = weig.ok("ls", "--json", target).json()["tensors"]
+        return {t["name"]: t for t in tensors}, target, run
+
+    return run
+
+
+@pytest.fixture
+def refused_quickly(weig, refused, tmp_path):
+    """Of what a file holds that is not converted: in little time and memory, and
+    nothing is left behind. Gives the words."""
+
+    def run(raw, status, *words, options=(), **more):
+        source = tmp_path / "bad.file"
+        source.write_bytes(raw)
+        call = ["convert", source, *options, "-o", tmp_path / "out.weig"]
+        refused(call, status, source, *words, kept=tmp_path, **more)
+        run = weig.measured(*call)
+        assert run.status == status
+        assert run.seconds < SECOND and run.peak_bytes < MEMORY
+        return run.err
 
     return run

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """NumPy's files, single arrays and archives: what NumPy writes comes out with the same
-values, what is written NumPy reads, and what is no tensor is refused by name."""
+values, and what is written NumPy reads."""
 
-import io
 import os
 import struct
 import warnings
@@ -14,96 +13,11 @@ import numpy as np
 import pytest
 
 import safetensors_file
-from command import CHECKSUM, CORRUPT, EXISTS, INVALID_ARGUMENT, UNSUPPORTED
+from command import CHECKSUM, EXISTS, INVALID_ARGUMENT, MEMORY, UNSUPPORTED
+from numpy_file import Stream, archive, assert_same, little, npy, npz
 
-SECOND, MEMORY = 1.0, 256 << 20
 NUMBERS = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"]
 NUMBERS += ["c8", "c16"]
-
-
-def npy(array, **options):
-    out = io.BytesIO()
-    np.lib.format.write_array(out, np.asanyarray(array), **options)
-    return out.getvalue()
-
-
-def npz(save=np.savez, **arrays):
-    out = io.BytesIO()
-    save(out, **arrays)
-    return out.getvalue()
-
-
-def archive(members, packing=zipfile.ZIP_STORED, zip64=False):
-    """An archive of {name: bytes}, or of (name, bytes)."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", packing) as zipped:
-        pairs = members.items() if isinstance(members, dict) else members
-        for name, raw in pairs:
-            info = zipfile.ZipInfo(name)
-            info.compress_type = packing
-            with zipped.open(info, "w", force_zip64=zip64) as member:
-                member.write(raw)
-    return out.getvalue()
-
-
-class Stream(io.RawIOBase):
-    """What can only be written to, in order: sizes then follow the members."""
-
-    def __init__(self):
-        self.raw = b""
-
-    def writable(self):
-        return True
-
-    def write(self, raw):
-        self.raw += bytes(raw)
-        return len(raw)
-
-
-def little(array):
-    array = np.asarray(array)
-    return array.astype(array.dtype.newbyteorder("<")).tobytes()  # in row-major order
-
-
-@pytest.fixture
-def converted(weig, tmp_path):
-    """Converts what a file holds; gives {name: what ls says}, the path of the WEIG
-    file and the run."""
-
-    def run(raw, *options, name="in"):
-        source, target = tmp_path / f"{name}.file", tmp_path / "in.weig"
-        source.write_bytes(raw)
-        run = weig.ok("convert", source, "-o", target, "--force", *options)
-        assert "sound" in weig.ok("verify", target).text
-        tensors = weig.ok("ls", "--json", target).json()["tensors"]
-        return {t["name"]: t for t in tensors}, target, run
-
-    return run
-
-
-@pytest.fixture
-def refused_numpy(weig, refused, tmp_path):
-    """A file that is not converted: quickly, in little memory, and nothing is left
-    behind."""
-
-    def run(raw, status, *words, options=(), **more):
-        source = tmp_path / "bad.npz"
-        source.write_bytes(raw)
-        call = ["convert", source, *options, "-o", tmp_path / "out.weig"]
-        refused(call, status, source, *words, kept=tmp_path, **more)
-        run = weig.measured(*call)
-        assert run.status == status
-        assert run.seconds < SECOND and run.peak_bytes < MEMORY
-
-    return run
-
-
-def assert_same(weig, tensors, path, arrays):
-    """All of {name: array}, and nothing else."""
-    assert sorted(tensors) == sorted(arrays)
-    for name, array in arrays.items():
-        assert tensors[name]["shape"] == list(np.shape(array)), name
-        assert weig.ok("get", "--raw", path, name).out == little(array), name
 
 
 # --- What is in them ------------------------------------------------------------------
@@ -331,123 +245,6 @@ def test_many_members(weig, tmp_path, packing):
         assert run.peak_bytes < MEMORY
         seconds.append(run.cpu_seconds)
     assert seconds[1] < 30 * max(seconds[0], 0.1)
-
-
-# --- What is refused ------------------------------------------------------------------
-
-
-BAD = {
-    "objects": (np.array([1, "x"], object), "Python objects"),
-    "text": (np.array(["abcde"]), "text"),
-    "bytes": (np.array([b"abc"]), "byte strings"),
-    "records": (np.zeros(3, [("x", "f4"), ("y", "i4")]), "records"),
-    "dates": (np.array(["2020-01-01"], "M8[D]"), "dates"),
-    "spans": (np.array([1], "m8[s]"), "time spans"),
-    "raw": (np.zeros(3, "V2"), "raw bytes"),
-}
-
-
-@pytest.mark.parametrize("kind", BAD)
-def test_what_is_no_tensor(weig, converted, refused_numpy, kind):
-    """C29"""
-    array, says = BAD[kind]
-    good = np.ones((2, 3), "f4")
-    raw = npz(good=good, bad=array)
-    refused_numpy(raw, UNSUPPORTED, "tensor 'bad'", says)
-    tensors, path, run = converted(raw, "--lenient")
-    assert_same(weig, tensors, path, {"good": good})
-    assert "'bad.npy'" in run.err and says in run.err
-    refused_numpy(npy(array), UNSUPPORTED, says)
-    refused_numpy(npy(array), UNSUPPORTED, says, options=["--lenient"])
-
-
-def test_no_pickle_is_run(tmp_path, refused_numpy):
-    """C46"""
-    mark = tmp_path.parent / "MARK"
-
-    class Evil:
-        def __reduce__(self):
-            return os.system, (f"touch {mark}",)
-
-    refused_numpy(npz(evil=np.array([Evil()], object)), UNSUPPORTED, "pickle")
-    assert not mark.exists()
-
-
-def test_members_that_are_no_arrays_are_told_of(weig, converted):
-    members = {"a.npy": npy(np.ones(2)), "notes.txt": b"hello", "x/": b""}
-    tensors, path, run = converted(archive(members))
-    assert_same(weig, tensors, path, {"a": np.ones(2)})
-    assert "'notes.txt'" in run.err and "'x/'" not in run.err
-
-
-def test_names_that_are_there_twice(refused_numpy):
-    """C55"""
-    one = npy(np.ones(2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        twice = archive([("a.npy", one), ("a.npy", one)])
-    refused_numpy(twice, CORRUPT, "same name", "a.npy")
-    for order in (("a", "a.npy"), ("a.npy", "a")):
-        refused_numpy(archive({n: one for n in order}), CORRUPT, "called the same", "a")
-
-
-def test_bombs(weig, converted, refused_numpy):
-    """C49"""
-    header = npy(np.zeros(4, "u1"))[:-4]
-    bomb = archive({"a.npy": header + bytes(100 << 20)}, zipfile.ZIP_DEFLATED)
-    assert len(bomb) < 1 << 20
-    for options in ((), ("--lenient",)):
-        refused_numpy(bomb, CORRUPT, "longer than its array", options=options)
-    # It says 132 bytes, here and in the directory, and unpacks to more.
-    size, told = struct.pack("<I", 128 + (100 << 20)), struct.pack("<I", 132)
-    assert bomb.count(size) == 2
-    refused_numpy(bomb.replace(size, told), CORRUPT, "goes on after what it should hold")
-    honest = {"a": np.zeros(65536, "u1")}
-    tensors, path, _ = converted(npz(np.savez_compressed, **honest))
-    assert_same(weig, tensors, path, honest)
-
-
-def test_an_archive_in_an_archive(refused_numpy):
-    """C49"""
-    inner = npz(a=np.ones(3))
-    refused_numpy(archive({"a.npz": inner}), CORRUPT, "zip archive of other things")
-
-
-@pytest.mark.parametrize("order", "CF")
-def test_damage(refused_numpy, order):
-    """C56"""
-    raw = bytearray(npz(a=np.ones((20, 50), order=order)))
-    raw[4000] ^= 1
-    refused_numpy(bytes(raw), CHECKSUM, "tensor 'a'", "checksum")
-
-
-def test_more_than_one_array(weig, converted, refused_numpy):
-    """C53, C90"""
-    one = npy(np.arange(3, dtype="i2"))
-    refused_numpy(one + one, CORRUPT, "after the array", "--lenient")
-    tensors, path, run = converted(one + one, "--lenient")
-    assert_same(weig, tensors, path, {"in": np.arange(3, dtype="i2")})
-    assert "after the array" in run.err
-
-
-def test_cut_anywhere(weig, tmp_path):
-    """C36"""
-    whole = npz(a=np.arange(4, dtype="f4"), b=np.arange(3))
-    source = tmp_path / "cut.npz"
-    for size in range(1, len(whole), 7):
-        source.write_bytes(whole[:size])
-        run = weig("convert", source, "-o", tmp_path / "out.weig")
-        assert run.status == CORRUPT, (size, run.err)
-
-
-@pytest.mark.parametrize("command", ["info", "ls", "verify"])
-def test_other_commands_say_what_to_do(weig, tmp_path, command):
-    np.savez(tmp_path / "a.npz", a=np.ones(3))
-    np.save(tmp_path / "a.npy", np.ones(3))
-    for name in ("a.npz", "a.npy"):
-        run = weig(command, tmp_path / name)
-        assert run.status == UNSUPPORTED
-        assert f"weig convert {tmp_path / name}" in run.err
 
 
 # --- What is written ------------------------------------------------------------------

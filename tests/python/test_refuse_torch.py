@@ -11,19 +11,11 @@ import numpy as np
 import pytest
 
 import torch_file
-from command import CORRUPT, LIMIT, UNSUPPORTED
-from test_torch import (  # noqa: F401
-    MEMORY,
-    SECOND,
-    WRITERS,
-    assert_same,
-    converted,
-    refused_torch,
-)
+from command import CORRUPT, LIMIT, MEMORY, SECOND, UNSUPPORTED
+from numpy_file import assert_same
 from torch_file import Called, Named, Persistent, Storage, of
 
-
-# --- What is refused ------------------------------------------------------------------
+WRITERS = torch_file.WRITERS.values()
 
 
 def calls(marker):
@@ -67,11 +59,11 @@ def calls(marker):
 
 @pytest.mark.parametrize("kind", calls("m"))
 @pytest.mark.parametrize("writer", [torch_file.archive_of, torch_file.stream_of])
-def test_nothing_is_ever_called(refused_torch, tmp_path, kind, writer):
+def test_nothing_is_ever_called(refused_quickly, tmp_path, kind, writer):
     """C46"""
     marker = tmp_path / "MARK"
     raw = writer(calls(marker)[kind], [])
-    refused_torch(raw, UNSUPPORTED)
+    refused_quickly(raw, UNSUPPORTED)
     assert not marker.exists()
 
 
@@ -135,7 +127,7 @@ def test_pickles_that_grow(weig, tmp_path, kind, writer):
     assert run.seconds < SECOND and run.peak_bytes < MEMORY
 
 
-def test_expansion_has_a_limit(weig, converted, refused_torch):
+def test_expansion_has_a_limit(weig, converted, refused_quickly):
     """C52"""
     three = np.arange(3, dtype=np.float32)
     storage = torch_file.storage_of(three)
@@ -144,42 +136,42 @@ def test_expansion_has_a_limit(weig, converted, refused_torch):
     assert_same(weig, tensors, path, {"w": np.tile(three, (4, 1))})
     huge = torch_file.Tensor(storage[0], (1 << 20, 1 << 20), (0, 0))
     words = ("--max-expansion", "4398046511104 bytes")
-    refused_torch(torch_file.archive({"w": huge}), LIMIT, *words, tensor="w")
+    refused_quickly(torch_file.archive({"w": huge}), LIMIT, *words, tensor="w")
     large = torch_file.archive({"w": torch_file.Tensor(storage[0], (1 << 18,), (0,))})
-    refused_torch(large, LIMIT, "--max-expansion", tensor="w")
+    refused_quickly(large, LIMIT, "--max-expansion", tensor="w")
     tensors, path, _ = converted(large, "--max-expansion", "1000000")
     assert_same(weig, tensors, path, {"w": np.zeros(1 << 18, np.float32)})
 
 
-def test_sizes_that_disagree(refused_torch):
+def test_sizes_that_disagree(refused_quickly):
     """C39"""
     array = np.arange(10, dtype=np.float32)
     raw, storages = torch_file.pickled({"w": of(array)})
     for data in (array.tobytes()[:-1], array.tobytes() + b"four", b""):
         storages[0].data = data
-        refused_torch(torch_file.archive_of(raw, storages), CORRUPT, "another size")
+        refused_quickly(torch_file.archive_of(raw, storages), CORRUPT, "another size")
     wide = torch_file.Tensor(Storage("float32", bytes(16)), (2, 2), (3, 1))
     for writer in WRITERS:
-        refused_torch(writer({"w": wide}), CORRUPT, "beyond its storage", tensor="w")
+        refused_quickly(writer({"w": wide}), CORRUPT, "beyond its storage", tensor="w")
         many = torch_file.Tensor(Storage("uint8", b"x"), (1,) * 65, (1,) * 65)
-        refused_torch(writer({"w": many}), CORRUPT, "at most 64", tensor="w")
+        refused_quickly(writer({"w": many}), CORRUPT, "at most 64", tensor="w")
 
 
-def test_other_kinds_of_tensors_are_named(refused_torch):
+def test_other_kinds_of_tensors_are_named(refused_quickly):
     quantized = Called(Named("torch._utils", "_rebuild_qtensor"), (1,))
     words = ("_rebuild_qtensor",)
-    refused_torch(torch_file.archive({"a": quantized}), UNSUPPORTED, *words, tensor="a")
+    refused_quickly(torch_file.archive({"a": quantized}), UNSUPPORTED, *words, tensor="a")
     odd = torch_file.Tensor(Persistent(7), (1,), (1,))
     odd.storage.untyped = False
-    refused_torch(torch_file.archive({"a": odd}), CORRUPT, "no tuple", tensor="a")
+    refused_quickly(torch_file.archive({"a": odd}), CORRUPT, "no tuple", tensor="a")
 
 
-def test_names_that_meet(refused_torch):
+def test_names_that_meet(refused_quickly):
     """C55"""
     one = of(np.zeros(1))
     for writer in WRITERS:
         raw = writer({"a.b": one, "a": {"b": of(np.ones(1))}})
-        refused_torch(raw, CORRUPT, "same name", tensor="a.b")
+        refused_quickly(raw, CORRUPT, "same name", tensor="a.b")
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -195,13 +187,13 @@ def test_cut_file(weig, tmp_path, writer):
         assert not (tmp_path / "a.weig").exists()
 
 
-def test_files_in_one(weig, refused_torch):
+def test_files_in_one(weig, refused_quickly):
     """C90"""
     raw = torch_file.stream({"w": of(np.zeros(3))})
-    refused_torch(raw + raw, CORRUPT, "after the last storage", "--lenient")
+    refused_quickly(raw + raw, CORRUPT, "after the last storage", "--lenient")
     raw = torch_file.archive({"w": of(np.zeros(3))})
-    refused_torch(raw + raw, CORRUPT)
-    refused_torch(b"x" * 10 + raw, CORRUPT)
+    refused_quickly(raw + raw, CORRUPT)
+    refused_quickly(b"x" * 10 + raw, CORRUPT)
 
 
 def test_pickle_that_is_no_checkpoint(refused, tmp_path):
@@ -243,10 +235,10 @@ def bombs():
 
 
 @pytest.mark.parametrize("kind", range(4))
-def test_zip_bombs(refused_torch, kind):
+def test_zip_bombs(refused_quickly, kind):
     """C49"""
     _, raw, status = list(bombs())[kind]
-    refused_torch(raw, status)
+    refused_quickly(raw, status)
 
 
 def test_honest_zeros_pass(weig, converted):
@@ -295,26 +287,26 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_broken_archives(refused_torch, kind):
+def test_broken_archives(refused_quickly, kind):
     """C49, C31"""
     where, status, words = BROKEN[kind]
     where = {"name": "data.pkl"} | where
     raw = torch_file.archive({"w": of(np.arange(4, dtype=np.float32))})
-    refused_torch(changed(raw, **where), status, words)
+    refused_quickly(changed(raw, **where), status, words)
 
 
-def test_member_twice(refused_torch):
+def test_member_twice(refused_quickly):
     """C55"""
     raw = torch_file.archive({"w": of(np.zeros(4))}, records={"data/x": b"12345678"})
-    refused_torch(raw.replace(b"data/x", b"data/0"), CORRUPT, "same name")
+    refused_quickly(raw.replace(b"data/x", b"data/0"), CORRUPT, "same name")
 
 
-def test_bytes_of_no_member(refused_torch):
+def test_bytes_of_no_member(refused_quickly):
     raw = torch_file.archive({"w": of(np.zeros(4))})
     at = raw.index(b"PK\1\2")
     end = bytearray(raw[-22:])
     struct.pack_into("<I", end, 16, at + 4)
-    refused_torch(raw[:at] + b"four" + raw[at:-22] + end, CORRUPT, "no member")
+    refused_quickly(raw[:at] + b"four" + raw[at:-22] + end, CORRUPT, "no member")
 
 
 def test_forced_zip64_and_streamed_members(weig, converted):

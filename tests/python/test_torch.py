@@ -15,58 +15,16 @@ import numpy as np
 import pytest
 
 import torch_file
-from command import EXISTS, NOT_FOUND, UNSUPPORTED
+from command import EXISTS, MEMORY, NOT_FOUND, UNSUPPORTED
+from numpy_file import assert_same
 from safetensors_file import pattern
 from torch_file import BYTES, Called, Named, Storage, of, raw_tensor, view
 
 WRITERS = torch_file.WRITERS.values()
-SECOND, MEMORY = 1.0, 256 << 20
-
-
-@pytest.fixture
-def converted(weig, tmp_path):
-    """Converts what a file holds; gives {name: what ls says}, the path of the WEIG
-    file and the run."""
-
-    def run(raw, *options):
-        source, target = tmp_path / "in.pt", tmp_path / "in.weig"
-        source.write_bytes(raw)
-        run = weig.ok("convert", source, "-o", target, "--force", *options)
-        assert "sound" in weig.ok("verify", target).text
-        tensors = weig.ok("ls", "--json", target).json()["tensors"]
-        return {t["name"]: t for t in tensors}, target, run
-
-    return run
-
-
-@pytest.fixture
-def refused_torch(weig, refused, tmp_path):
-    """A checkpoint that is not converted: quickly, in little memory, and nothing is
-    left behind."""
-
-    def run(raw, status, *words, options=(), **more):
-        source = tmp_path / "bad.pt"
-        source.write_bytes(raw)
-        call = ["convert", source, *options, "-o", tmp_path / "out.weig"]
-        refused(call, status, source, *words, kept=tmp_path, **more)
-        run = weig.measured(*call)
-        assert run.status == status
-        assert run.seconds < SECOND and run.peak_bytes < MEMORY
-        return run.err
-
-    return run
 
 
 def bytes_in(weig, path, name):
     return weig.ok("get", "--raw", path, name).out
-
-
-def assert_same(weig, tensors, path, arrays):
-    """All of {name: array}, and nothing else."""
-    assert sorted(tensors) == sorted(arrays)
-    for name, array in arrays.items():
-        assert tensors[name]["shape"] == list(array.shape), name
-        assert bytes_in(weig, path, name) == array.tobytes(), name
 
 
 # --- What is in them ------------------------------------------------------------------
@@ -211,11 +169,11 @@ def test_training_checkpoint(weig, converted, writer):
     assert_same(weig, tensors, path, {"0.exp_avg": array + 2})
 
 
-def test_part_that_is_not_there(refused_torch):
+def test_part_that_is_not_there(refused_quickly):
     """C19"""
     raw = torch_file.archive({"state_dict": {"w": of(np.zeros(1))}, "epoch": 1})
     options = ["--select", "model"]
-    refused_torch(raw, NOT_FOUND, "'model'", "'state_dict'", options=options)
+    refused_quickly(raw, NOT_FOUND, "'model'", "'state_dict'", options=options)
 
 
 def test_big_endian_archive(weig, converted):
